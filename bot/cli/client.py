@@ -116,6 +116,8 @@ class ServiceClient:
 
         try:
             response = self.http_client.request(method, f"{_API_PREFIX}{path}", **options)
+        except httpx2.InvalidURL as error:
+            exit_with_error(f"a value cannot be sent: {error}", NOT_UNDERSTOOD)
         except httpx2.HTTPError as error:
             message = f"cannot reach {self.base_url}: {_describe_connection_error(error)}"
             exit_with_error(f"{message}. Set KEYTURN_URL to the address of the service", FAILED)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -72,9 +73,9 @@ def exit_on_errors() -> Generator[None]:
     try:
         yield
     except BrokenPipeError:
-        # The reader of the pipe has closed it; Python would report that again at its exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(FAILED)
+        end_by_closed_pipe()
+    except UnicodeError:
+        exit_with_error("the input is not UTF-8 text: save it as UTF-8", NOT_UNDERSTOOD)
     except (RequestSyntaxError, InvalidRequestError) as error:
         exit_with_error(str(error), NOT_UNDERSTOOD)
     except UnknownHostError as error:
@@ -89,6 +90,13 @@ def exit_on_errors() -> Generator[None]:
         message = f"{error.filename}: {error.strerror}" if has_file else str(error)
         fix = ": use a login that has access to it" if isinstance(error, PermissionError) else ""
         exit_with_error(message + fix, FAILED)
+
+
+def end_by_closed_pipe() -> NoReturn:
+    """End as other programs do when the reader of their output, such as `head`, has ended."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGPIPE)
+    sys.exit(FAILED)  # where the signal is blocked
 
 
 @contextmanager

@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from bot.maintenance.restore import RestoreResult
 
 
+_UPGRADES = {
+    "created": "The database was empty. Created the schema.",
+    "upgraded": "Upgraded the schema.",
+    "current": "The schema is up to date.",
+}
+
+
 @click.group(cls=CommandGroup)
 def db() -> None:
     """Manage the database."""
@@ -41,14 +48,14 @@ def upgrade_database(environment: CommandEnvironment, *, grant: str) -> None:
 
     url = environment.settings.migrations.get_secret_value()
     with environment.open_database(url) as database:
-        migrations.upgrade_schema(database)
+        done = migrations.upgrade_schema(database)
         if grant:
             roles.grant_roles(database, grant)
         if not _has_log_entries(database):
             data_directory.make_data_directory(environment.settings.key_directory)
             signing.load_signing_key(environment.settings.key_directory / "changelog.key")
             secret_box.load_secret_box(environment.settings.key_directory / "secrets.key")
-    print_result({"current": True}, ["The schema is up to date."])
+    print_result({"current": True, "done": done}, [_UPGRADES[done]])
 
 
 @db.command("grants")

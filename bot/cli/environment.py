@@ -147,8 +147,8 @@ def open_database(other_url: str = "", *, allow_missing: bool = False) -> "Gener
         file = Path(database.engine.url.database or "")
         if database.embedded and not (allow_missing or file.exists()):
             exit_with_error(
-                f"no database in {file.parent.absolute()}: `keyturn serve` creates it. Set "
-                "KEYTURN_DATA if it is elsewhere",
+                f"no database in {file.parent.absolute()}: run this on the server, where `keyturn "
+                "serve` creates it, and set KEYTURN_DATA if it is elsewhere",
                 NOT_FOUND,
             )
         try:

@@ -9,6 +9,7 @@ import click
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
+    NOT_UNDERSTOOD,
     REFUSED,
     CommandEnvironment,
     exit_on_errors,
@@ -164,8 +165,10 @@ def _print_entries(entries: "Sequence[InventoryEntry]") -> None:
 
 @inventory_commands.command("enrol")
 @click.argument("name")
-@click.argument("address")
-@click.option("--port", type=click.IntRange(1, 65535), default=22, show_default=True)
+@click.argument("address", metavar="ADDRESS[:PORT]")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), default=None, help="Port of SSH. Default: 22."
+)
 @click.option(
     "--platform",
     type=click.Choice(PLATFORMS),
@@ -187,6 +190,7 @@ def enrol_host(
     *,
     name: str,
     address: str,
+    port: int | None,
     tags: str,
     alone: bool,
     **fields: Any,
@@ -208,7 +212,12 @@ def enrol_host(
 
     with exit_on_errors():
         tag_names = tuple(tag for tag in tags.split(",") if tag)
-        candidate = enrolment.HostCandidate(name, address, tags=tag_names, **fields)
+        host_address, typed_port = enrolment.split_address(address)
+        if None not in {port, typed_port}:
+            exit_with_error("give the port once: as ADDRESS:PORT or --port", NOT_UNDERSTOOD)
+        candidate = enrolment.HostCandidate(
+            name, host_address, port or typed_port or 22, tags=tag_names, **fields
+        )
         candidate.build_host(
             inventory_writer.PLACEHOLDER_KEY
         )  # validates before contacting the host

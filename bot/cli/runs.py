@@ -80,7 +80,7 @@ def _create_wait_option(
 
 _WAIT_OPTION = _create_wait_option()
 SHORT_WAIT_OPTION = _create_wait_option(
-    f". Default: until it ends or needs people, at most {_SHORT_WAIT_SECONDS:.0f} seconds"
+    f". Until it needs people, if it does. Default: at most {_SHORT_WAIT_SECONDS:.0f} seconds"
 )
 
 
@@ -258,12 +258,15 @@ def show_run(
     """
     if following:
         follow_run(service, number)
-    if following or seconds:
-        wait_and_print_run(service, number, wait_seconds=seconds or 0.0)
-    run = service.get(build_path("runs", number))
+        seconds = 0.0
+    if seconds is None:
+        run = service.get(build_path("runs", number))
+    else:
+        # To the end, also while people decide.
+        run = _wait_for_run(service, number, wait_seconds=seconds, final_states=("unknown",))
     print_run(run)
     status = get_run_exit_status(run)
-    sys.exit(0 if status == WAITING else status)
+    sys.exit(0 if status == WAITING and seconds is None else status)
 
 
 @run_commands.command("resolve")
@@ -461,24 +464,49 @@ def wait_and_print_run(service: ServiceClient, run_id: int, *, wait_seconds: flo
     """Wait for the run, print it, and exit with the status of its state.
 
     Args:
-        wait_seconds: None to wait a short time, and only until the run needs people.
+        wait_seconds: None to wait a short time.
     """
     run = _wait_for_run(service, run_id, wait_seconds=wait_seconds)
     print_run(run)
+    if run["state"] in _AT_REST and not wants_json():
+        click.echo(escape_for_terminal(_describe_rest(run)), err=True)
     sys.exit(get_run_exit_status(run))
 
 
+def _describe_rest(run: Mapping[str, Any]) -> str:
+    """Return what a run that does not continue by itself waits for, and how to go on."""
+    number = run["id"]
+    if run["state"] == "pending":
+        return (
+            f"run {number} waits for {run['missing_approvals']} more approval"
+            f"{'s'[: run['missing_approvals'] != 1]} from {run['approvals_from']}. To wait for "
+            f"its end: keyturn run show {number} --wait"
+        )
+    if run["state"] == "planned":
+        return f"run {number} is a plan: keyturn submit {number} {run['digest'][:10]}"
+    return f"run {number} waits for a person: keyturn run show {number}"
+
+
 def _wait_for_run(
-    service: ServiceClient, run_id: int, *, wait_seconds: float | None
+    service: ServiceClient,
+    run_id: int,
+    *,
+    wait_seconds: float | None,
+    final_states: Sequence[str] = _AT_REST,
 ) -> dict[str, Any]:
-    """Return a run once it has ended, needs people, or the time is over; show its progress."""
+    """Return a run once it has ended, needs people, or the time is over; show its progress.
+
+    Args:
+        wait_seconds: None to wait a short time.
+        final_states: States at which to return before the end.
+    """
     progress = _RunProgress()
     is_shown = progress.line.is_live if wait_seconds is None else bool(wait_seconds)
     run = service.wait_until_ended(
         run_id,
         seconds=_SHORT_WAIT_SECONDS if wait_seconds is None else wait_seconds,
         report_run=progress if is_shown else None,
-        final_states=_AT_REST if wait_seconds is None else ("unknown",),
+        final_states=final_states,
     )
     progress.line.clear()
     return run
@@ -502,9 +530,12 @@ class _RunProgress:
         self._frames = itertools.cycle("|/-\\")
 
     def __call__(self, run: Mapping[str, Any]) -> None:
+        if run["ended"] and not self.line.is_live:
+            # What is printed next is the only verdict.
+            return
         steps: list[dict[str, Any]] = run["plan"]["steps"] if run["plan"] else []
         done, total = sum(step["state"] in {"succeeded", "failed"} for step in steps), len(steps)
-        text = f"run {run['id']}: {run['state']}"
+        text = f"run {run['id']}: {format_run_state(run)}"
         sign = next(self._frames)
         if run["state"] == "pending":
             text += f", needs {run['missing_approvals']} of {run['approvals_from']}"

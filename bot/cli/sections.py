@@ -8,7 +8,14 @@ from typing import Any
 import click
 from click import Command, Context, HelpFormatter, UsageError
 
-from bot.cli.context import FAILED, INTERRUPTED, JSON_WANTED, exit_with_error
+from bot.cli.context import (
+    FAILED,
+    INTERRUPTED,
+    JSON_WANTED,
+    NOT_UNDERSTOOD,
+    end_by_closed_pipe,
+    exit_with_error,
+)
 
 # Every command once, by subject.
 SECTIONS: Mapping[str, Sequence[str]] = {
@@ -56,12 +63,27 @@ class CommandGroup(click.Group):
             formatter.write_dl(shown)
 
 
+def is_text(word: str) -> bool:
+    """Return whether Python could decode a word of the command line, so that it can be printed."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class KeyturnCommand(CommandGroup):
     """The command `keyturn`."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Accept `help`, `help COMMAND` and `help RUNBOOK`, as chat does."""
         ctx.meta[JSON_WANTED] = "--json" in args
+        for place, word in enumerate(args, start=1):
+            if not is_text(word):
+                exit_with_error(
+                    f"word {place} of the command line is not UTF-8: {ascii(word)[:60]}",
+                    NOT_UNDERSTOOD,
+                )
         if args[:1] == ["help"]:
             topic = args[1:]
             is_runbook = topic and topic[0] not in {*self.commands, *ALIASES}
@@ -100,6 +122,8 @@ class KeyturnCommand(CommandGroup):
             # Your own runbooks are loaded when a command first needs a runbook.
             if isinstance(error, OwnRunbookError):
                 exit_with_error(str(error), FAILED)
+            if isinstance(error, UnicodeError):
+                exit_with_error("the input is not UTF-8 text: save it as UTF-8", NOT_UNDERSTOOD)
             raise
         except click.ClickException as error:
             if ctx.meta[JSON_WANTED]:
@@ -108,6 +132,8 @@ class KeyturnCommand(CommandGroup):
         except KeyboardInterrupt:
             click.echo(err=True)
             sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            end_by_closed_pipe()
 
     def main(self, *args: Any, **more: Any) -> Any:
         try:

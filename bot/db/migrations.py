@@ -1,7 +1,7 @@
 """The schema: brought up to date, or compared with what this version needs."""
 
 from importlib.resources import as_file, files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sqlalchemy import Connection, inspect
 from sqlalchemy.exc import ProgrammingError
@@ -10,6 +10,8 @@ from bot.db.database import Database, StoreUnavailable
 
 if TYPE_CHECKING:
     from alembic.config import Config
+
+Upgrade = Literal["created", "upgraded", "current"]
 
 # Alembic takes a fifth of a second to load: that is done when there is something to migrate.
 _TABLE, _HAS = "alembic_version", "SELECT version_num FROM alembic_version"
@@ -22,13 +24,18 @@ def is_own_table(name: str | None, kind: str, _parents: object) -> bool:
     return kind != "table" or not (name or "").startswith("procrastinate_")
 
 
-def upgrade_schema(database: Database) -> None:
-    """Apply every migration that is missing. Raises StoreUnavailable, also if our role may not."""
+def upgrade_schema(database: Database) -> Upgrade:
+    """Apply every migration that is missing, and return what that did.
+
+    Raises StoreUnavailable, also if our role may not.
+    """
     with database.guarded():
         with database.engine.connect() as connection:
             if not _behind(connection):
-                return
+                return "current"
+            is_new = not inspect(connection).has_table(_TABLE)
         _upgrade_as_owner(database)
+    return "created" if is_new else "upgraded"
 
 
 def _upgrade_as_owner(database: Database) -> None:

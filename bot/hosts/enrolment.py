@@ -17,6 +17,10 @@ from bot.policy.loader import describe_validation_error
 from connectors.inventory import Host
 
 _FINGERPRINT_PATTERN = re.compile(r"(?<!\S)SHA256:([A-Za-z0-9+/]{43})=?(?!\S)")
+# An address of IPv6 has several colons, and brackets only before a port.
+_ADDRESS_PATTERN = re.compile(
+    r"(?:(?P<host>[^:\[\]]+)|\[(?P<bracketed>[^\[\]]+)\]):(?P<port>[0-9]{1,9})", re.ASCII
+)
 # Stands for an area that is not given yet.
 _PLACEHOLDER_AREA = "not-named-yet"
 _KEY_FILE_KINDS = {"ssh-ed25519": "ed25519", "ssh-rsa": "rsa"}
@@ -80,6 +84,17 @@ class HostCandidate:
             )
         except ValidationError as error:
             raise InvalidCandidateError(describe_validation_error(error, "hosts")) from None
+
+
+def split_address(typed: str) -> tuple[str, int | None]:
+    """Return the address and the port of HOST:PORT or [IPV6]:PORT; None without a port."""
+    match = _ADDRESS_PATTERN.fullmatch(typed)
+    if match is None:
+        return typed, None
+    port = int(match["port"])
+    if not 1 <= port <= 65535:
+        raise InvalidCandidateError(f"{typed}: the port must be from 1 to 65535")
+    return match["host"] or match["bracketed"], port
 
 
 def find_fingerprint(text: str) -> str:

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import CollectionNode, MappingNode, ScalarNode
 
 from bot.policy.loader import load_policy
 from bot.queries.host_status import PendingHostSummary
@@ -111,21 +112,68 @@ def add_host_to_inventory_text(
     Raises HostNotConfirmedError if the host exists already, and NoPolicyError if the policy would
     be invalid.
     """
-    yaml = _create_yaml()
-    data: Any = yaml.load(directory / INVENTORY_FILE)
-    hosts = data.get("hosts") or CommentedMap()
-    if name in hosts:
+    old = (directory / INVENTORY_FILE).read_text(encoding="utf-8")
+    data: Any = _create_yaml().load(old)
+    if name in (data.get("hosts") or {}):
         raise HostNotConfirmedError(
             f"{name} is already in {INVENTORY_FILE}: delete its entry from {PENDING_HOSTS_FILE}"
         )
-    data["hosts"] = hosts
-    hosts.fa.set_block_style()
-    hosts[name] = dict(pending_host.entry)
     comment = describe_confirmation(pending_host, confirmed_by)
-    hosts.yaml_set_comment_before_after_key(name, before=comment, indent=2)
-    text = _dump_yaml(data)
+    text = _insert_host(old, name, pending_host.entry, comment)
     load_policy(directory, inventory=text)
     return text
+
+
+def _insert_host(text: str, name: str, fields: Mapping[str, Any], comment: str) -> str:
+    """Return the text of an inventory with a host after the last one.
+
+    The lines of the other hosts stay as they are. ruamel would write the new one behind the
+    comments that follow the last host, which may belong to the next key.
+    """
+    line, indent = _find_place(text)
+    wanted: Any = YAML(typ="safe").load(text)
+    wanted["hosts"] = {**(wanted.get("hosts") or {}), name: dict(fields)}
+    entry = _dump_yaml({name: dict(fields)}).splitlines()
+    lines = text.splitlines()
+    added = [f"{' ' * indent}{one}" for one in (f"# {comment}", *entry)]
+    inserted = "\n".join([*lines[:line], *added, *lines[line:], ""])
+    # An alias as the last value, for example, stands elsewhere than its node.
+    if line and _is_same_yaml(inserted, wanted):
+        return inserted
+    data: Any = _create_yaml().load(text)
+    hosts = data["hosts"] = data.get("hosts") or CommentedMap()
+    hosts.fa.set_block_style()
+    hosts[name] = dict(fields)
+    hosts.yaml_set_comment_before_after_key(name, before=comment, indent=2)
+    return _dump_yaml(data)
+
+
+def _is_same_yaml(text: str, data: object) -> bool:
+    try:
+        return YAML(typ="safe").load(text) == data
+    except YAMLError:
+        return False
+
+
+def _find_place(text: str) -> tuple[int, int]:
+    """Return after how many lines a host is inserted, and its indentation.
+
+    0 lines where the hosts are written in braces, or nowhere.
+    """
+    root = cast("MappingNode", _create_yaml().compose(text))
+    found = [(key, value) for key, value in root.value if key.value == "hosts"]
+    if not found:
+        return 0, 0
+    key, hosts = found[0]
+    if isinstance(hosts, ScalarNode):  # `hosts:` and nothing below it
+        return key.end_mark.line + 1, key.start_mark.column + 2
+    if hosts.flow_style or not hosts.value:
+        return 0, 0
+    last: Any = hosts
+    while isinstance(last, CollectionNode) and not last.flow_style and last.value:
+        newest = last.value[-1]
+        last = newest[1] if isinstance(last, MappingNode) else newest
+    return last.end_mark.line + 1, hosts.value[0][0].start_mark.column
 
 
 def write_inventory(directory: Path, text: str) -> None:

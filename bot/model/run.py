@@ -292,6 +292,14 @@ class Run:
         """Return whether *digest* is that of the plan, or at least its first ten digits."""
         return len(digest) >= 10 and self.digest.startswith(digest)
 
+    def describe_other_digest(self, digest: str, act: str) -> str:
+        """Return why a digest is not that of the plan, and what to do. act: such as approve."""
+        return (
+            f"the digest {digest[:12]!r} is not that of the plan of run {self.id}, which begins "
+            f"with {self.short_digest}: the plan is new, or the digest is mistyped. Review the "
+            f"plan, then {act} it with its digest"
+        )
+
     @property
     def step_count(self) -> int:
         return len(self.plan.steps) if self.plan else 0

@@ -49,7 +49,7 @@ def approve_run(
         run = runs.lock_run(tx, number)
         check_is_pending(context, tx, run)
         if not run.matches_digest(digest):
-            raise TooLate(f"run {number} has a new plan: review it, then approve it again")
+            raise TooLate(run.describe_other_digest(digest, "approve"))
         factor = get_shown_factor(tx, policy, person=person, session=session)
         weighed = get_ruling(tx, policy, run)
         no = _get_decision_refusal(tx, policy, run, person, weighed)

@@ -74,7 +74,7 @@ class BreakGlassActions:
             if run.state not in _BREAK_GLASS_STATES or run.expires_at is None:
                 raise TooLate(f"run {number} {run.state.phrase}: break-glass does not apply")
             if not run.matches_digest(digest):
-                raise TooLate(f"run {number} has a new plan: review it, then try again")
+                raise TooLate(run.describe_other_digest(digest, "start"))
             _check_is_needed(tx, policy, run, person)
             refusal = self._get_refusal(tx, policy, run, person)
             if not refusal:

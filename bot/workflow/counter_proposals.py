@@ -116,7 +116,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
         ):
             raise TooLate(f"run {number} {run.state.phrase}: it cannot be accepted any more")
         if not run.matches_digest(digest):
-            raise TooLate(f"run {number} has a new plan: review it, then accept it again")
+            raise TooLate(run.describe_other_digest(digest, "accept"))
         if original is None or not _is_pending(tx, original):
             status = f"run {original.id} {original.state.phrase}" if original else "none"
             raise TooLate(f"the original request of run {number} is not pending: {status}")

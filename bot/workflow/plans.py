@@ -122,7 +122,7 @@ def check_can_be_requested(
     if run.expires_at is None or tx.now >= run.expires_at:
         raise TooLate(f"Plan {run.id} has expired: re-plan it")
     if not run.matches_digest(digest):
-        raise TooLate(f"Run {run.id} has a new plan: review it, then request it")
+        raise TooLate(run.describe_other_digest(digest, "request"))
     check_policy_version(tx, policy, run)
 
 

@@ -111,7 +111,7 @@ class TestApprovedPlanRuns:
             harness.request(LAMP_ON),
             harness.request(TuneSwitch(host="lb1", name="fan", how="dim")),
         )
-        with pytest.raises(TooLate, match="has a new plan"):
+        with pytest.raises(TooLate, match="is not that of the plan"):
             harness.service.approve_run(other.id, person="olga", digest=one.digest)
         assert harness.get_run(other.id).state is State.PENDING
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import tempfile
 from dataclasses import replace
@@ -301,8 +302,28 @@ def test_changelog_export_ends_quietly_when_the_pipe_is_closed(logged: Path):
         streams = [nothing.fileno(), writer, errors.fileno()]
         export = begin(["changelog", "export"], streams, env=environment)
         os.close(writer)
-        export.wait()
+        # As other programs end, so that `pipefail` reports them in the same way.
+        assert export.wait() == -signal.SIGPIPE
         assert errors.read() == ""
+
+
+def test_command_ends_quietly_when_the_pipe_is_closed(tmp_path: Path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    with Path(os.devnull).open() as nothing, tempfile.TemporaryFile("w+") as errors:
+        streams = [nothing.fileno(), writer, errors.fileno()]
+        listing = begin(["runbooks"], streams, env=dict(os.environ), where=tmp_path)
+        os.close(writer)
+        assert listing.wait() == -signal.SIGPIPE
+        assert errors.read() == ""
+
+
+def test_upgrade_of_an_empty_database_says_that_it_created_the_schema(tmp_path: Path):
+    (tmp_path / "var").mkdir(mode=0o700)
+    (tmp_path / "var" / "keyturn.db").touch(mode=0o600)
+    created = run_keyturn(tmp_path, "db", "upgrade")
+    assert created.stdout == "The database was empty. Created the schema.\n"
+    assert run_keyturn(tmp_path, "db", "upgrade").stdout == "The schema is up to date.\n"
 
 
 def test_changelog_show_suggests_a_name_for_an_unknown_person(logged: Path):

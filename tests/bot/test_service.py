@@ -303,7 +303,7 @@ class TestDecisions:
 
     def test_approval_with_the_digest_of_another_plan_is_rejected(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        with pytest.raises(TooLate, match="has a new plan"):
+        with pytest.raises(TooLate, match="is not that of the plan"):
             harness.service.approve_run(run.id, person="olga", digest="0" * 64)
         assert harness.get_run(run.id).state is State.PENDING
 

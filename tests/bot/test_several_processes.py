@@ -150,7 +150,7 @@ def test_db_upgrade_creates_schema_and_keys_for_distributed_mode(
         return done.exit_code, done.output
 
     assert typed("db", "check") == (1, "Outdated schema. Run: keyturn db upgrade\n")
-    assert typed("db", "upgrade") == (0, "The schema is up to date.\n")
+    assert typed("db", "upgrade") == (0, "The database was empty. Created the schema.\n")
     assert {each.name for each in (tmp_path / "keys").iterdir()} == {
         "changelog.key",
         "secrets.key",

@@ -52,8 +52,7 @@ def write_example(own: Path) -> None:
     """Write the connector and the change that the documentation shows, as an author would."""
     connector, change, _ = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)[:3]
     write(own / "connectors" / "hugepages.py", connector)
-    takes_down = "\n    def takes_down(self) -> tuple[()]:\n        return ()\n"
-    write(own / "runbooks" / "hugepages_set.py", change + takes_down)
+    write(own / "runbooks" / "hugepages_set.py", change)
 
 
 def record(own: Path, **modes: str) -> None:

@@ -76,6 +76,8 @@ def test_failed_run_exits_with_1_and_prints_why(cli_service: CliService):
     result = cli_service.type("dora", "request", "uptime", "check", "lb1", "--wait", "30")
     assert result.exit_code == 1
     assert "failed." in result.stdout
+    # One verdict, on one stream.
+    assert "failed" not in result.stderr
     assert "requested by dora on lb1" in result.stdout
     assert "/runs/" in result.stdout
 
@@ -280,11 +282,15 @@ def test_submit_command_requests_a_plan_by_its_digest(cli_service: CliService):
     assert f"keyturn submit {run.id} {run.short_digest}" in shown.stdout
 
     other = cli_service.type("dora", "submit", str(run.id), "0" * 10)
-    assert (other.exit_code, "has a new plan" in other.stderr) == (1, True)
+    assert (other.exit_code, "is not that of the plan" in other.stderr) == (1, True)
+    assert f"begins with {run.short_digest}: the plan is new, or the digest is" in other.stderr
     assert cli_service.type("olga", "submit", str(run.id), run.short_digest).exit_code == 4
     requested = cli_service.type(
-        "dora", "submit", str(run.id), run.short_digest, "--reason", "ticket 9"
+        "dora", "submit", str(run.id), run.short_digest, "--reason", "ticket 9", "--wait", "600"
     )
+    # It waits for people, and they may take days.
+    assert f"run {run.id} waits for 1 more approval from the owners" in requested.stderr
+    assert f"keyturn run show {run.id} --wait" in requested.stderr
     assert (requested.exit_code, "keyturn approve" in requested.stdout) == (5, True)
     assert "ticket 9" in requested.stdout
 

@@ -22,6 +22,7 @@ from bot.hosts.enrolment import (
     InvalidCandidateError,
     InvalidFingerprintError,
     find_fingerprint,
+    split_address,
 )
 from bot.hosts.pending_hosts import LocalUser, PendingHost
 from bot.policy.loader import load_policy
@@ -350,6 +351,66 @@ def test_enrolment_keeps_hosts_and_comments_of_the_inventory(policy: Path):
     )
     assert file.read_text().startswith(text)
     assert list(load_policy(policy).inventory.hosts) == ["web1", "web2"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # A host that is commented out, and another key of the file.
+        ("hosts:\n  web1: {WEB1}\n", "#  lb1:\n#    area: web\n\n# One service.\nredundant: []\n"),
+        ("hosts:\n", "#  lb1:\n#    area: web\n\nredundant: []\n"),
+        ("hosts:\n    web1:\n        {LONG}\n", "\n# The end.\n"),
+    ],
+)
+def test_enrolled_host_is_written_behind_the_last_one(policy: Path, before: str, after: str):
+    """Commented lines below may be used again, and belong to what follows."""
+    file = policy / "inventory.yaml"
+    fields = f"address: 192.0.2.1, host_key: '{make_key().public}', area: web"
+    before = before.replace("{WEB1}", f"{{{fields}}}")
+    before = before.replace("{LONG}", fields.replace(", ", "\n        "))
+    file.write_text(before + after)
+    entry = {"address": "192.0.2.2", "host_key": make_key().public, "area": "web"}
+    one = PendingHost(requested_by=ALEX, fingerprint="SHA256:x", entry=entry)
+    text = pending_hosts.add_host_to_inventory_text(policy, "web2", one, ALEX)
+    assert text.startswith(before)
+    assert text.endswith(after)
+    indent = " " * (4 if "        address" in before else 2)
+    added = text.removeprefix(before).removesuffix(after)
+    assert added.startswith(f"{indent}# SHA256:x: requested and confirmed by")
+    assert f"\n{indent}web2:\n{indent}  address: 192.0.2.2\n" in added
+
+
+@pytest.mark.parametrize("hosts", ["", "hosts: {}\n", "hosts: {web1: {WEB1}}\n"])
+def test_enrolled_host_is_added_to_hosts_in_braces(policy: Path, hosts: str):
+    fields = f"address: 192.0.2.1, host_key: '{make_key().public}', area: web"
+    (policy / "inventory.yaml").write_text(
+        f"defaults: {{user: keyturn}}\n{hosts.replace('{WEB1}', f'{{{fields}}}')}"
+    )
+    entry = {"address": "192.0.2.2", "host_key": make_key().public, "area": "web"}
+    one = PendingHost(requested_by=ALEX, fingerprint="SHA256:x", entry=entry)
+    text = pending_hosts.add_host_to_inventory_text(policy, "web2", one, ALEX)
+    assert "web2:\n    address: 192.0.2.2\n" in text
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("lb1.example.com", ("lb1.example.com", None)),
+        ("lb1.example.com:2222", ("lb1.example.com", 2222)),
+        ("192.0.2.1:22", ("192.0.2.1", 22)),
+        ("2001:db8::1", ("2001:db8::1", None)),
+        ("[2001:db8::1]:2222", ("2001:db8::1", 2222)),
+        ("lb1:ssh", ("lb1:ssh", None)),
+    ],
+)
+def test_address_to_enrol_may_have_a_port(typed: str, meant: tuple[str, int | None]):
+    assert split_address(typed) == meant
+
+
+@pytest.mark.parametrize("typed", ["lb1:0", "lb1:65536", "lb1:999999999"])
+def test_port_of_an_address_to_enrol_must_exist(typed: str):
+    with pytest.raises(InvalidCandidateError, match="the port must be from 1 to 65535"):
+        split_address(typed)
 
 
 @pytest.mark.real

@@ -139,7 +139,7 @@ async def test_approve_command_with_the_digest_approves_the_run(chat: Chat):
 
 async def test_approve_command_needs_the_digest_of_the_current_plan(chat: Chat):
     await chat.type(LAMP_ON)
-    assert "has a new plan" in (await chat.type("approve 1 0123456789", "U0OLGA")).text
+    assert "is not that of the plan" in (await chat.type("approve 1 0123456789", "U0OLGA")).text
     shown = await chat.type("approve 1", "U0OLGA")
     assert "Needs approval" in shown.text
     assert f"approve 1 {chat.run().short_digest}" in shown.body.decode()

@@ -19,8 +19,8 @@ SENTENCES = {
     "There is no 'x'. Type help.": "There is no 'x'. Type help.",
     "no host, area or person is called 'x'": "No host, area or person is called 'x'.",
     "“soon” is not a time: type 18:00": "“soon” is not a time: type 18:00",
-    "run 12 has a new plan: review it, then approve it again": (
-        "Run 12 has a new plan: review it, then approve it again."
+    "run 12 has another plan: review it, then approve it again": (
+        "Run 12 has another plan: review it, then approve it again."
     ),
 }
 

@@ -248,7 +248,7 @@ def test_approval_with_another_digest_is_refused(site: Site, digest: str) -> Non
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/approve", data={"digest": digest})
     assert answer.status_code == 409
-    assert "has a new plan" in Page(answer.text).text
+    assert "is not that of the plan" in Page(answer.text).text
     assert site.harness.get_run(run.id).state is State.PENDING
 
 

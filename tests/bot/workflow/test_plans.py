@@ -84,7 +84,7 @@ class TestPlan:
 
     def test_plan_with_another_digest_cannot_be_requested(self, harness: Harness):
         run = _plan(harness)
-        with pytest.raises(TooLate, match="has a new plan"):
+        with pytest.raises(TooLate, match="is not that of the plan"):
             _request(harness, replace(run, digest="0" * 64))
 
     def test_plan_is_requested_only_by_its_requester(self, harness: Harness):
