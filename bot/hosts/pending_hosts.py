@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.nodes import CollectionNode, MappingNode, ScalarNode
 
 from bot.policy.loader import load_policy
 from bot.queries.host_status import PendingHostSummary
@@ -160,19 +159,20 @@ def _find_place(text: str) -> tuple[int, int]:
 
     0 lines where the hosts are written in braces, or nowhere.
     """
-    root = cast("MappingNode", _create_yaml().compose(text))
-    found = [(key, value) for key, value in root.value if key.value == "hosts"]
+    root: Any = _create_yaml().compose(text)
+    pairs: list[tuple[Any, Any]] = root.value
+    found = [(key, value) for key, value in pairs if key.value == "hosts"]
     if not found:
         return 0, 0
     key, hosts = found[0]
-    if isinstance(hosts, ScalarNode):  # `hosts:` and nothing below it
+    if hosts.id == "scalar":  # `hosts:` and nothing below it
         return key.end_mark.line + 1, key.start_mark.column + 2
     if hosts.flow_style or not hosts.value:
         return 0, 0
     last: Any = hosts
-    while isinstance(last, CollectionNode) and not last.flow_style and last.value:
-        newest = last.value[-1]
-        last = newest[1] if isinstance(last, MappingNode) else newest
+    while last.id != "scalar" and not last.flow_style and last.value:
+        newest: Any = last.value[-1]
+        last = newest[1] if last.id == "mapping" else newest
     return last.end_mark.line + 1, hosts.value[0][0].start_mark.column
 
 
