@@ -51,6 +51,7 @@ SYSTEM_PACKAGES := \
 	openssl=openssl \
 	postgresql=pg_virtualenv \
 	procps=pgrep \
+	shellcheck=shellcheck \
 	snmpd=/usr/sbin/snmpd \
 	socat=socat \
 	strace=strace \
@@ -198,9 +199,9 @@ $(SCANNERS)/.requirements: requirements/scan.txt | .venv/.project
 scan: setup system assets $(SCANNERS)/.requirements ## Scan pages and API with wapiti and sqlmap; ARGS="--only api"
 	exec $(BIN)/python -m tests.scan $(SCANNERS)/bin $(ARGS)
 
-CHECKS := check-format check-lint check-types check-imports check-repository
+CHECKS := check-format check-lint check-types check-imports check-shell check-repository
 .PHONY: check $(CHECKS)
-check: $(CHECKS) ## Check format, lint, types, import contracts and the rules of the repository
+check: $(CHECKS) ## Check format, lint, types, import contracts, shell and the rules of the repository
 $(CHECKS): setup
 
 check-format:
@@ -214,6 +215,13 @@ check-types:
 
 check-imports:
 	$(call quietly,import contracts,$(BIN)/lint-imports)
+
+# Hosts run these with whatever `sh` they have; tests/connectors/test_script.py parses them with three.
+SHELL_SCRIPTS := $(wildcard connectors/scripts/*.sh)
+check-shell:
+	.ci/system shellcheck=shellcheck
+	$(call quietly,shell,shellcheck --shell=sh --external-sources --source-path=SCRIPTDIR $(SHELL_SCRIPTS) && \
+		echo $(SHELL_SCRIPTS) | xargs -n 1 sh -n)
 
 check-repository:
 	$(call quietly,repository,$(BIN)/python -m pytest tests/test_repository.py)

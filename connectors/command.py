@@ -210,7 +210,13 @@ class SwitchLines:
     @property
     def has_timer(self) -> bool:
         """Whether the device restores its configuration unless it receives a confirmation."""
-        return any(line.startswith(_REVERT_TIMER) for line in self.lines[:1])
+        return self.timer_minutes > 0
+
+    @property
+    def timer_minutes(self) -> int:
+        """The minutes after which the device restores its configuration; 0 for never."""
+        head, _, minutes = self.lines[0].rpartition(" ") if self.lines else ("", "", "")
+        return int(minutes) if head == _REVERT_TIMER else 0
 
     @property
     def is_confirmation(self) -> bool:

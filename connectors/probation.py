@@ -4,7 +4,7 @@ Three scripts do it. `probation-arm` saves what the change will replace, install
 starts a timer and proves that it runs. `probation-keep` ends the probation, over a connection that
 was opened after the change. `probation-expire`, which the timer and the boot hook run, restores
 what was saved. Each kind of change has a restore script of its own, which runs in the directory of
-its probation, with `save` or `restore` as its first argument.
+its probation, with `save` or `restore` as its first argument. All are in `connectors/scripts`.
 
     /var/lib/keyturn-probation/NAME.armed      the change, when it expires, the boot id
     /var/lib/keyturn-probation/NAME.restored   the change, the restore's exit status, the time
@@ -29,15 +29,13 @@ from connectors.command import (
 )
 from connectors.errors import ParseError
 from connectors.inventory import compute_fingerprint
-from connectors.script import SCRIPTS_DIRECTORY, Script
+from connectors.script import SCRIPTS_DIRECTORY, Script, join_lines, load_code, load_script
 from connectors.sudo import RuleWord, SudoRule, WordPattern
 
 # The directory that all paths below are in. Another one is for tests, which take less than 90 s.
 ROOT = Setting("probation.root", "/", pattern=r"/[\w./-]*")
-_LEAST_SECONDS = 90
 # The timer of a probation that is overdue by so many seconds has been lost.
 _LOST_SECONDS = 300
-_STATE = "/var/lib/keyturn-probation"
 
 HINTS = (
     Hint(
@@ -56,95 +54,10 @@ HINTS = (
     Hint(r"(flock|setsid): not found", "install the package util-linux"),
 )
 
-_PLACE = (
-    f"root=${{1%/}} name=$2 place=${{1%/}}{_STATE} mine=${{1%/}}{_STATE}/$2 "
-    'unit=keyturn-probation-$2; refuse() { echo "$name $1" >&2; exit 1; }; '
-)
-_DUE = (
-    "due() { read -r change until boot || return; read -r now rest </proc/uptime; "
-    "read -r booted </proc/sys/kernel/random/boot_id; "
-    '[ "$boot" != "$booted" ] || [ "${now%.*}" -ge "$until" ]; }; '
-)
-_END = (
-    'end() { rm -f "$mine.armed" "$root/etc/cron.d/$unit" '
-    '"$root/etc/systemd/system/$unit-boot.service" '
-    '"$root/etc/systemd/system/multi-user.target.wants/$unit-boot.service"; sync; '
-    '[ ! -d "$root/run/systemd/system" ] || systemctl --quiet stop "$unit.timer" || :; }; '
-)
-# Arguments: root, name. The process of the timer waits in it; the lock is free meanwhile.
-_EXPIRE = Script(
-    "probation-expire",
-    f'{_PLACE}{_DUE}{_END}cd -- "$mine" || exit; echo $$ >timer; '
-    'same() { [ -e "$mine.armed" ] && [ "$(cat "$mine/timer" 2>/dev/null)" = $$ ]; }; '
-    "same || exit 0; "
-    'until due <"$mine.armed"; do sleep 1; same || exit 0; done; '
-    'exec 9>"$mine.lock"; flock 9; same && cd -- "$mine" || exit 0; '
-    'set --; while IFS= read -r word; do set -- "$@" "$word"; done <words; status=0; '
-    'sh -c "$(cat restore)" keyturn restore "$@" </dev/null >output 2>&1 9>&- || status=$?; '
-    'echo "$change $status $(date +%s)" >"$mine.new"; sync; mv "$mine.new" "$mine.restored"; end; '
-    'logger -t keyturn "the change of $name was not confirmed: restored what was ($status)"',
-)
-# Arguments: root, name, seconds, change, the script above, the restore script and its arguments.
-# Those that come wrongly parted fail at the restore script, which counts them.
-_ARM = Script(
-    "probation-arm",
-    f'set -eu; umask 022; [ "$#" -ge 6 ] && [ "$3" -gt 0 ] || exit 1; {_PLACE}{_DUE}{_END}'
-    'seconds=$3 change=$4 expire=$5 restore=$6; shift 6; mkdir -p "$place"; '
-    '[ -d "$root/run/systemd/system" ] || [ -d "$root/etc/cron.d" ] || '
-    'refuse "needs systemd or cron"; '
-    # A lost timer is made up for.
-    'if [ -e "$mine.armed" ] && due <"$mine.armed"; then '
-    'sh "$mine/expire" "${root:-/}" "$name" || :; fi; '
-    'exec 9>"$mine.lock"; flock 9; [ ! -e "$mine.armed" ] || refuse "is on probation already"; '
-    'took=$(cat "$mine.took" 2>/dev/null) || took=0; '
-    '[ "$((took * 3))" -le "$seconds" ] || seconds=$((took * 3)); '
-    f'[ "$root" ] || [ "$seconds" -ge {_LEAST_SECONDS} ] || seconds={_LEAST_SECONDS}; '
-    'rm -rf "$mine" "$mine.restored"; mkdir -m 700 "$mine"; cd "$mine"; '
-    'printf "%s\\n" "$expire" >expire; printf "%s\\n" "$restore" >restore; '
-    ': >words; for word; do printf "%s\\n" "$word" >>words; done; '
-    'sh -c "$restore" keyturn save "$@" </dev/null 9>&-; trap end EXIT; '
-    'if [ -d "$root/run/systemd/system" ]; then units=$root/etc/systemd/system; '
-    'mkdir -p "$units/multi-user.target.wants"; '
-    'printf "[Unit]\\nAfter=network.target csf.service\\n[Service]\\nType=oneshot\\n'
-    'ExecStart=/bin/sh $mine/expire ${root:-/} $name\\n" >"$units/$unit-boot.service"; '
-    'ln -sf "../$unit-boot.service" "$units/multi-user.target.wants/"; '
-    'else echo "@reboot root /bin/sh $mine/expire ${root:-/} $name" '
-    '>"$root/etc/cron.d/$unit"; fi; '
-    "read -r now rest </proc/uptime; read -r booted </proc/sys/kernel/random/boot_id; "
-    'echo "${now%.*}" >began; sync; '
-    'echo "$change $((${now%.*} + seconds)) $booted" >"$mine.armed"; sync; '
-    'if [ -d "$root/run/systemd/system" ]; then timer=$unit.timer; '
-    'systemd-run --quiet --collect --unit="$unit" --on-active="$seconds" '
-    '--timer-property=AccuracySec=1s /bin/sh "$mine/expire" "${root:-/}" "$name" 9>&-; '
-    'systemctl --quiet is-active "$timer" || refuse "could not be armed: its timer does not run"; '
-    'else setsid sh "$mine/expire" "${root:-/}" "$name" </dev/null >/dev/null 2>&1 9>&- & '
-    'tries=0; until timer=$(cat timer 2>/dev/null) && [ "$timer" ] && '
-    'grep -qs "$mine/expire" "/proc/$timer/cmdline"; do '
-    'tries=$((tries + 1)); [ "$tries" -le 100 ] || '
-    'refuse "could not be armed: its timer does not run"; sleep 0.1; done; '
-    "timer=process\\ $timer; fi; trap - EXIT; "
-    'echo "$name is armed: the host restores it in $seconds s, by $timer"',
-)
-# Arguments: root, name, change.
-_KEEP = Script(
-    "probation-keep",
-    f"set -eu; {_PLACE}{_DUE}{_END}wanted=$3; none() {{ "
-    'echo "nothing is on probation as $name" >&2; exit 1; }; '
-    '[ -e "$mine.armed" ] || none; exec 9>"$mine.lock"; flock 9; [ -e "$mine.armed" ] || none; '
-    'if due <"$mine.armed" || [ "$change" != "$wanted" ]; then none; fi; '
-    'echo "$((${now%.*} - $(cat "$mine/began")))" >"$mine.took"; end; echo "$name is kept"',
-    argument_count=3,
-)
-# Prints what is known of one probation, and of the last drill.
-_SHOW = (
-    f"mine=$1{_STATE}/$2; read -r now rest </proc/uptime; "
-    "read -r booted </proc/sys/kernel/random/boot_id; "
-    'if { read -r change until boot <"$mine.armed"; } 2>/dev/null; then '
-    '[ "$boot" = "$booted" ] || until=0; echo "armed $change $((until - ${now%.*}))"; fi; '
-    'if { read -r line <"$mine.restored"; } 2>/dev/null; then echo "restored $line"; fi; '
-    f'if {{ read -r change status at <"$1{_STATE}/drill.restored"; }} 2>/dev/null; then '
-    'echo "drill $status $(($(date +%s) - at))"; fi'
-)
+_EXPIRE = load_script("probation-expire")
+_ARM = load_script("probation-arm")
+_KEEP = load_script("probation-keep", argument_count=3)
+_SHOW = join_lines(load_code("probation-show"))
 
 
 @dataclass(frozen=True)
@@ -191,6 +104,8 @@ class ProbationStatus:
     """The change after which the host restored, until the next probation; "" for none."""
     restore_status: int = 0
     """The exit status of that restore."""
+    lasts: int = 0
+    """How many seconds the next probation lasts, if that was queried."""
     drill_seconds: int | None = None
     """Seconds since the last successful drill, None if there is none."""
 
@@ -218,20 +133,22 @@ DEVICE = ArmedChange("configuration", "configuration")
 _TIMER = DeviceCommand(("show archive config rollback timer",), platforms=("cisco_ios",))
 
 
-def query_probation(name: str) -> Query[ProbationStatus]:
+def query_probation(name: str, *seconds: Setting) -> Query[ProbationStatus]:
     """Query one probation. It needs no root.
 
     A network device does not tell whether a timer that has ended reverted anything.
+
+    seconds: its setting, to query how long the next one lasts.
     """
     if name == DEVICE.name:
         # "none is pending" looks like an error to it.
         return Query(_TIMER, parse_timer, frozenset({0, 1}))
-    return Query(Shell(("sh", "-c", _SHOW, "keyturn", ROOT, name)), parse_status)
+    return Query(Shell(("sh", "-c", _SHOW, "keyturn", ROOT, name, *seconds)), parse_status)
 
 
 _LINE = re.compile(
     r"armed (?P<armed>\S+) (?P<left>-?\d+)|restored (?P<restored>\S+) (?P<status>\d+) \d+"
-    r"|drill (?P<drill>\d+) (?P<ago>-?\d+)"
+    r"|drill (?P<drill>\d+) (?P<ago>-?\d+)|lasts (?P<lasts>\d+)"
 )
 
 
@@ -247,6 +164,7 @@ def parse_status(text: str) -> ProbationStatus:
         seconds_left=int(found.get("left", 0)),
         restored=found.get("restored", ""),
         restore_status=int(found.get("status", 0)),
+        lasts=int(found.get("lasts", 0)),
         drill_seconds=int(found["ago"]) if found.get("drill") == "0" else None,
     )
 
@@ -266,6 +184,14 @@ def find_armed_change(command: Command) -> ArmedChange | None:
         return DEVICE if command.has_timer else None
     words = _find_arguments(command, _ARM)
     return ArmedChange(words[1], words[3]) if len(words) > 3 else None
+
+
+def get_armed_seconds(command: Command) -> int:
+    """Return how long this resolved command arms at least; 0 for any other command."""
+    if isinstance(command, SwitchLines):
+        return command.timer_minutes * 60
+    words = _find_arguments(command, _ARM)
+    return int(words[2]) if len(words) > 3 else 0
 
 
 def find_kept_change(command: Command) -> ArmedChange | None:
@@ -292,11 +218,7 @@ def make_try(name: str) -> str:
 
     The script's first argument is the setting `ROOT`.
     """
-    return (
-        f"mine=${{1%/}}{_STATE}/{name}; none() {{ echo nothing is on probation >&2; exit 1; }}; "
-        '[ -e "$mine.armed" ] || none; exec 9>"$mine.lock"; flock 9; '
-        '[ -e "$mine.armed" ] || none; '
-    )
+    return f"name={name}; {join_lines(load_code('probation-try'))}; "
 
 
 def query_host_keys(address: str, port: int) -> Query[frozenset[str]]:
@@ -327,11 +249,7 @@ def make_sudo_rules(probation: Probation, *words: RuleWord) -> tuple[SudoRule, .
 
 
 # It changes nothing: the drill proves that timer, scripts and directory do their work.
-_DRILL = Script(
-    "probation-drill",
-    "case $1 in save|restore) echo $1 >token;; *) exit 1;; esac",
-    argument_count=1,
-)
+_DRILL = load_script("probation-drill", argument_count=1)
 _DRILL_SECONDS = Setting("drill.probation", "90", pattern=r"[1-9][0-9]{0,3}")
 DRILL = Probation("drill", _DRILL, _DRILL_SECONDS)
 DRILL_CHANGE = "d" * 16

@@ -28,8 +28,4 @@ def put_on_probation(runbook: AnyRunbook, plan: Plan) -> Plan:
         *plan.steps,
         Step(_KEEP, host, do=keep, undo=arm, undo_title=_ARM),
     ]
-    note = (
-        f"Unless Keyturn confirms the change over a new connection within {probation.seconds} s "
-        f"({probation.seconds.name}), the host restores what was by itself, also after a reboot."
-    )
-    return replace(plan, steps=steps, notes=[*plan.notes, note])
+    return replace(plan, steps=steps)

@@ -1,5 +1,6 @@
 """A fleet whose hosts return scripted answers, as the real one would."""
 
+import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar, cast
@@ -68,8 +69,9 @@ class ScriptedFleet(Fleet):
         words = str(self.resolve_command(host, query.command))
         self.asked.append((host, words))
         if (host, words) not in self._script.replies and query.parse is parse_status:
-            # A host without any probation prints nothing.
-            self.script(host, query.command, "")
+            # A host without any probation prints only how long the next one lasts.
+            lasts = re.findall(r" (\d+)$", words)
+            self.script(host, query.command, f"lasts {lasts[0]}\n" if lasts else "")
         if (host, words) not in self._script.replies:
             known = "\n  ".join(f"{name}: {line}" for name, line in self._script.replies)
             raise AssertionError(f"no answer is scripted for {host}: {words}\n  {known}")

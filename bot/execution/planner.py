@@ -139,18 +139,23 @@ def compute_remaining(
 
 
 def _check_probation(context: WorkflowContext, runbook: Change[Any], plan: Plan) -> Plan:
-    """Return the plan with a note on missing drills. Raises Refused for a second probation."""
+    """Return the plan with notes on its probation. Raises Refused for a second probation."""
     probation = runbook.get_probation()
     if probation is None or not plan.steps:
         return plan
     host = plan.steps[0].host
-    status = context.fleet.run_query(host, query_probation(probation.name))
+    status = context.fleet.run_query(host, query_probation(probation.name, probation.seconds))
     # The next probation makes up for a timer that was lost.
     if status.armed and status.seconds_left > 0:
         raise Refused(
             f"{probation.name} of {host} is on probation already: in {status.seconds_left} s the "
             "host restores what was, unless the change is confirmed. Try again then"
         )
+    note = (
+        f"Unless Keyturn confirms the change over a new connection within {status.lasts} s, the "
+        "host restores what was by itself, also after a reboot."
+    )
+    plan = replace(plan, notes=[*plan.notes, note])
     if status.drill_seconds is not None and status.drill_seconds < DRILL_DAYS * 86400:
         return plan
     missing = (

@@ -387,7 +387,7 @@ def test_sudo_script_is_installed_under_the_hash_of_its_text(rule: SudoRule):
     assert rule.script is not None
     assert re.fullmatch(r"/usr/local/lib/keyturn/[a-z-]+-[0-9a-f]{12}", rule.script.path)
     assert rule.for_installed_scripts.program == rule.script.path
-    assert replace(rule.script, body=f"{rule.script.body} ").path != rule.script.path
+    assert replace(rule.script, code=f"{rule.script.code} ").path != rule.script.path
     checked = subprocess.run(["sh", "-n"], input=rule.script.file_text.encode(), check=False)
     assert checked.returncode == 0
 
@@ -856,7 +856,7 @@ def test_sudo_script_changes_only_hidepid_in_fstab(tmp_path: Path):
     file = tmp_path / "fstab"
     before = "proc\t/proc  proc\tnosuid,hidepid=1,gid=5\t0\t0\n"
     script = _get_script(hidepid, "hidepid-fstab")
-    there = replace(script, body=script.body.replace("/etc/fstab", str(file)))
+    there = replace(script, code=script.code.replace("/etc/fstab", str(file)))
     for options in ("ro,nosuid,hidepid=1,gid=5", "hidepid=2", "defaults", "nosuid,gid=6"):
         file.write_text(before)
         assert _run_script(there, options).returncode == 1
@@ -864,7 +864,7 @@ def test_sudo_script_changes_only_hidepid_in_fstab(tmp_path: Path):
     assert _run_script(there, "nosuid,gid=5,hidepid=2").returncode == 0
     assert file.read_text() == before.replace("hidepid=1,gid=5", "gid=5,hidepid=2")
     added = _get_script(hidepid, "hidepid-add")
-    there = replace(added, body=added.body.replace("/etc/fstab", str(file)))
+    there = replace(added, code=added.code.replace("/etc/fstab", str(file)))
     done = _run_script(there, "proc /proc proc defaults,hidepid=2 0 0")
     assert "has a line for /proc" in done.stderr
 

@@ -128,13 +128,20 @@ class Systemd(Daemon):
         state = self._inside("systemctl", "is-active", "ours.target")
         return state.stdout == b"active\n"
 
-    def _inside(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+    def run_inside(self, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        done = self._inside(*words, stdin=stdin.encode())
+        return subprocess.CompletedProcess(
+            done.args, done.returncode, done.stdout.decode(), done.stderr.decode()
+        )
+
+    def _inside(self, *words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         """Run a command beside the first process; it is the child of `unshare`."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         first = children[0] if children else "0"
         return subprocess.run(
             ["nsenter", "--target", first, "--pid", "--mount", "--cgroup", "--", *words],
             env={"PATH": PATH, "LC_ALL": "C"},
+            input=stdin,
             capture_output=True,
             timeout=60,
             check=False,
