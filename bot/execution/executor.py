@@ -23,14 +23,18 @@ from bot.model.run import Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
+from bot.workflow.open_probation import find_open_probation
 from connectors.command import Command, RunHooks, Shell
-from connectors.errors import HostError, prefix_host
+from connectors.errors import HostError, UnreachableError, prefix_host
+from connectors.probation import find_kept_change
 from runbooks import Refused
 
 log = logging.getLogger(__name__)
 
 # How often a write is tried that the database refuses (not: that it is unavailable for).
 _MAX_REFUSED_WRITES = 4
+# Between two tries to keep a change on probation.
+_KEEP_AGAIN_SECONDS = 1
 
 
 @dataclass(frozen=True)
@@ -155,18 +159,13 @@ class Executor:
 
     def _execute_step(self, intent: StepIntent, held_lease: HeldLease) -> StepOutcome:
         """Send one command. An error after it may have started means unknown, never failed."""
-        step, command = intent.step, _add_checkpoint_note(intent)
         with self._live_output.capture_step(intent.run.id, intent.step_number) as (
             tail,
             on_output,
         ):
             hooks = RunHooks(lambda: self._context.lease_keeper.check_lease(held_lease), on_output)
             try:
-                reached = check_vantage(self._context, step.host, command)
-                self._context.lease_keeper.check_lease(held_lease)
-                answer = self._context.fleet.run_command(
-                    step.host, command, fingerprint=step.fingerprint, hooks=hooks
-                )
+                return self._send_step(intent, held_lease, hooks)
             except HostError as error:
                 state = StepState.UNKNOWN if error.started is None else StepState.FAILED
                 return StepOutcome(state, output=tail.text, error=str(error))
@@ -175,7 +174,36 @@ class Executor:
                     "internal error in run %d, step %d", intent.run.id, intent.step_number
                 )
                 return StepOutcome(StepState.UNKNOWN, error="an internal error; see the log")
-        return StepOutcome(StepState.SUCCEEDED, answer.status, reached + answer.text)
+
+    def _send_step(
+        self, intent: StepIntent, held_lease: HeldLease, hooks: RunHooks
+    ) -> StepOutcome:
+        """Send one command. Raises HostError.
+
+        While a change is on probation, keeping it is tried again if its host was not reached.
+        """
+        step, command = intent.step, _add_checkpoint_note(intent)
+        while True:
+            try:
+                reached = check_vantage(self._context, step.host, command)
+                self._context.lease_keeper.check_lease(held_lease)
+                answer = self._context.fleet.run_command(
+                    step.host, command, fingerprint=step.fingerprint, hooks=hooks
+                )
+            except UnreachableError:
+                if not self._can_keep_later(intent.run, held_lease, command):
+                    raise
+            else:
+                return StepOutcome(StepState.SUCCEEDED, answer.status, reached + answer.text)
+
+    def _can_keep_later(self, run: Run, held_lease: HeldLease, command: Command) -> bool:
+        """Return, after some seconds, whether a command can still keep a change on probation."""
+        if find_kept_change(command) is None or self._closing.wait(_KEEP_AGAIN_SECONDS):
+            return False
+        with self._context.database.reading() as tx:
+            opened = find_open_probation(tx, run)
+            is_over = opened is None or tx.now >= opened.restores_at
+        return not is_over and gate.may_send_again(self._context, run, held_lease)
 
     def _store_step_outcome(
         self, run: Run, held_lease: HeldLease, n: int, outcome: StepOutcome

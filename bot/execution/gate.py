@@ -209,6 +209,19 @@ def authorise_next_step(
         return intent
 
 
+def may_send_again(context: WorkflowContext, run_before: Run, held_lease: HeldLease) -> bool:
+    """Return whether a step of which nothing was sent may still be sent."""
+    with context.database.shared_transaction() as tx:
+        run = runs.lock_run(tx, run_before.id)
+        if run.state is not State.RUNNING or not context.lease_keeper.has_lease(tx, held_lease):
+            return False
+        try:
+            authorise_run(context, tx, run, _get_policy(context))
+        except GateRefused:
+            return False
+        return True
+
+
 def record_review_requirement(
     tx: Transaction, run: Run, policy: Policy, counted: ApprovalCount
 ) -> None:

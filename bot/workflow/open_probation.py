@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from bot.db import runs
 from bot.db.database import Transaction
 from bot.model.run import Run, StepState
-from connectors.probation import find_armed_change, find_kept_change
+from bot.model.times import SECOND
+from connectors.probation import find_armed_change, find_kept_change, get_armed_seconds
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,8 @@ class OpenProbation:
     host: str
     name: str
     change: str
+    restores_at: int
+    """When the host restores it, or a little later: by the database's clock, in microseconds."""
 
     def __str__(self) -> str:
         return f"The change of {self.host} ({self.name})"
@@ -28,7 +31,8 @@ def find_open_probation(tx: Transaction, run: Run) -> OpenProbation | None:
         if step is None or record.state is StepState.FAILED:
             continue
         if armed := find_armed_change(step.command):
-            found = OpenProbation(step.host, armed.name, armed.change)
+            restores_at = record.sent_at + get_armed_seconds(step.command) * SECOND
+            found = OpenProbation(step.host, armed.name, armed.change, restores_at)
         elif find_kept_change(step.command) and record.state is StepState.SUCCEEDED:
             found = None
     return found

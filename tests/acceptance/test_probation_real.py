@@ -33,6 +33,7 @@ from connectors.command import (
     Setting,
     Shell,
 )
+from connectors.errors import UnreachableError
 from connectors.fleet import Fleet
 from connectors.inventory import Host as InventoryHost
 from connectors.probation import Probation
@@ -97,6 +98,7 @@ class BrokenPool:
         self.at: tuple[int, str] | None = None
         self.happen: Callable[[], None] = lambda: None
         self.vantage_port: int | None = None
+        self.lose_time: Callable[[], None] = lambda: None
 
     def run(
         self,
@@ -111,8 +113,13 @@ class BrokenPool:
         if isinstance(command, Shell) and command.words[0] == "ssh-keyscan" and self.vantage_port:
             words = [*command.words[:4], str(self.vantage_port), *command.words[5:]]
             command = replace(command, argv=tuple(words))
+            self.lose_time()
         self._pass(step, "before")
-        answer = self._pool.run(host, command, through=through, hooks=hooks)
+        try:
+            answer = self._pool.run(host, command, through=through, hooks=hooks)
+        except UnreachableError:
+            self.lose_time()
+            raise
         self._pass(step, "after")
         return answer
 
@@ -168,6 +175,8 @@ class Keyturn:
         policies: PolicyDirectory,
     ) -> None:
         self.site, self.database, self.pool, self.fleet = site, database, pool, fleet
+        # What does not answer takes the time of the probation.
+        pool.lose_time = self.lose_time
         self._queue = ManualDispatcher()
         runbooks = {each.words: each for each in (SetKeys, SetKeysAtOnce, DrillProbation)}
         self.service = KeyturnService(
@@ -182,6 +191,9 @@ class Keyturn:
         assert run.state is State.PENDING, run.summary
         self.service.approve_run(run.id, person="olga", digest=run.digest)
         return run
+
+    def lose_time(self) -> None:
+        self.database.ahead += 130 * 1_000_000
 
     def get_run(self, number: int) -> Run:
         with self.database.reading() as tx:
@@ -323,6 +335,56 @@ def test_kept_change_leaves_no_probation_armed(site: Site):
         assert run.state is State.SUCCEEDED
         assert run.plan is not None
         assert "no drill within 90 days" in run.plan.notes[-1].lower()
+    assert_reachable(site, run)
+
+
+def test_plan_and_arm_step_tell_the_same_seconds(site: Site):
+    took = site.probations.root / "var/lib/keyturn-probation/toy.took"
+    took.parent.mkdir(parents=True)
+    took.write_text("50\n")
+    with site.opened() as keyturn:
+        run = keyturn.approve(FINE)
+        keyturn.work()
+        with keyturn.database.reading() as tx:
+            (arm, *_) = runs.list_steps(tx, run.id)
+    assert run.plan is not None
+    assert "over a new connection within 150 s" in run.plan.notes[0]
+    assert "restores it in 150 s" in arm.output
+
+
+def test_change_is_kept_by_a_later_try_when_a_login_was_too_slow(site: Site):
+    with site.opened() as keyturn:
+        number = keyturn.approve(FINE).id
+        keyturn.pool.at = (3, "before")
+        keyturn.pool.happen = site.proxy.cut
+        keyturn.pool.lose_time = site.proxy.resume
+        keyturn.work()
+        run = keyturn.get_run(number)
+        assert run.state is State.SUCCEEDED, run.summary
+        assert keyturn.list_kinds(number).count("step sending") == 3
+    assert_reachable(site, run)
+
+
+@pytest.mark.parametrize("way", ["stop", "close"])
+def test_change_is_not_kept_by_a_later_try_when_keyturn_stops_or_ends(site: Site, way: str):
+    with site.opened() as keyturn:
+        number = keyturn.approve(FINE).id
+        keyturn.pool.at = (3, "before")
+        keyturn.pool.happen = site.proxy.cut
+
+        def end() -> None:
+            site.proxy.resume()
+            if way == "stop":
+                keyturn.service.stop_run(number, person="olga", reason="not now")
+            else:
+                keyturn.service.close()
+
+        keyturn.pool.lose_time = end
+        keyturn.work()
+        assert keyturn.get_run(number).state is State.UNKNOWN
+    with site.opened() as keyturn:
+        run = keyturn.finish(number)
+    assert run.state is State.FAILED
     assert_reachable(site, run)
 
 
