@@ -7,13 +7,15 @@ from bot.cli.client import format_run_state
 from bot.cli.terminal import format_time
 
 _MAX_OUTPUT_LINES = 20
+# Of a command with its standard input.
+_MAX_COMMAND_LINES = 5
 
 
 def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -> str:
     """Return the requester, decisions, plan and result of a run as text.
 
     Args:
-        max_rows: Number of rows of the report's table; None for all.
+        max_rows: Number of rows of the report's table; None for all, and for commands in full.
     """
     lines = [
         f"run {run['id']}: {run['title']}",
@@ -32,7 +34,8 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
         lines.append(f"  {plan['current_state']}")
         lines += [f"  ! {note}" for note in plan["notes"]]
     for step in plan["steps"] if plan else ():
-        lines += _format_step(step)
+        more = f"keyturn run {run['id']} | less" if max_rows else ""
+        lines += _format_step(step, more)
     report = run["report"]
     if report:
         lines += format_report(report, max_rows=max_rows)
@@ -53,14 +56,25 @@ def format_report(report: Mapping[str, Any], *, max_rows: int | None = None) -> 
     return lines
 
 
-def _format_step(step: Mapping[str, Any]) -> list[str]:
+def _format_step(step: Mapping[str, Any], more: str) -> list[str]:
+    """Return a step. more: what prints its commands in full, if they are to be shortened."""
     state = f" [{step['state']}]" if step["state"] else ""
     lines = [f"  {step['n']}. {step['title']} on {step['host']}{state}"]
     if step["before"] or step["after"]:
         lines.append(f"     {step['before'] or '-'} → {step['after'] or '-'}")
     undo = f"undo: {step['undo']}" if step["undo"] else f"cannot be undone: {step['no_undo']}"
-    lines += [f"     $ {step['command']}", f"     {undo}"]
+    lines += [f"     $ {_shorten_command(step['command'], more)}"]
+    lines += [f"     {_shorten_command(undo, more)}"]
     return lines + [f"     {line}" for line in _format_step_result(step)]
+
+
+def _shorten_command(command: str, more: str) -> str:
+    """Return a command without most of its standard input, if that is long."""
+    lines = command.splitlines()
+    left = len(lines) - _MAX_COMMAND_LINES
+    if not more or left <= 1:
+        return command
+    return "\n".join([*lines[:_MAX_COMMAND_LINES], f"     [… {left} more lines: {more} …]"])
 
 
 def _format_next_action(run: Mapping[str, Any]) -> list[str]:

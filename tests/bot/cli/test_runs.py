@@ -22,6 +22,7 @@ from bot.cli.history import format_counter_proposal
 from bot.db import break_glass, locks, saved_views
 from bot.model.run import NEEDS_ATTENTION, State
 from bot.model.run import get_run_status as standing
+from connectors.command import Shell
 from runbooks import Report, Table
 from tests.bot.cli.test_terminal import KEYTURN, Terminal, a_terminal
 from tests.bot.host_contacts import store_contact
@@ -165,6 +166,21 @@ def test_runs_filter_with_an_unknown_name_exits_with_3(cli_service: CliService):
     assert "did you mean “dora”?" in result.stderr
     program = cli_service.type("olga", "runs", "--host", "web99", "--json")
     assert (program.exit_code, program.stdout) == (3, "[]\n")
+
+
+def test_long_standard_input_of_a_step_is_truncated_on_a_terminal_only(cli_service: CliService):
+    given = "".join(f"192.0.2.{n} # pingdom\n" for n in range(172))
+    step = replace(sample_runs.clear_step(), command=Shell(("tee", "x"), stdin=given))
+    with cli_service.service.keyturn.database.transaction() as tx:
+        run = sample_runs.add_requested_run(tx)
+        number = run.id
+        sample_runs.add_pending_run(tx, run, sample_runs.build_plan(run, step))
+    passed_on = cli_service.type("olga", "run", str(number)).stdout
+    assert ("192.0.2.171" in passed_on, "more lines" in passed_on) == (True, False)
+    with cli_service.at_a_terminal("olga", "run", str(number)) as terminal:
+        assert terminal.ended() == 0
+    assert ("192.0.2.4" in terminal.output, "192.0.2.5" in terminal.output) == (True, False)
+    assert f"[… 167 more lines: keyturn run {number} | less …]" in terminal.output
 
 
 def test_long_report_table_is_truncated_on_a_terminal_only(cli_service: CliService):
