@@ -13,6 +13,7 @@ from ipaddress import ip_address
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
@@ -97,7 +98,7 @@ class WebTraffic:
     """All requests that were counted."""
     unparsed_lines: int
     """Log lines in another format."""
-    clients: tuple[AgentTraffic, ...]
+    clients: Rows[AgentTraffic]
     """The busiest first."""
 
 
@@ -123,31 +124,33 @@ def parse_traffic(answer: str) -> WebTraffic:
     counts = re.fullmatch(r"(\d+)\t(\d+)", head, re.ASCII)
     if counts is None:
         raise ParseError(f"the access log script printed {answer[:200]!r} instead of counts")
-    return WebTraffic(int(counts[1]), int(counts[2]), tuple(_parse_client(line) for line in lines))
+    return WebTraffic(int(counts[1]), int(counts[2]), parse_each(lines, _parse_client))
 
 
 def _parse_client(line: str) -> AgentTraffic:
     # An agent may hold anything, tabs too.
     words = line.split("\t", 4)
-    try:
-        requests, busiest, refused = (int(word) for word in words[:3])
-        return AgentTraffic(words[3], words[4], requests, busiest, refused)
-    except (ValueError, IndexError):
-        raise ParseError(f"the access log script printed the row {line[:160]!r}") from None
+    requests, busiest, refused = (int(word) for word in words[:3])
+    return AgentTraffic(words[3], words[4], requests, busiest, refused)
 
 
-def parse_names(answer: str) -> tuple[str, ...]:
-    return tuple(
-        name.lower().rstrip(".") for line in answer.splitlines() for name in line.split()[1:]
+def parse_names(answer: str) -> Rows[str]:
+    lines = parse_each(filter(str.strip, answer.splitlines()), _split_names)
+    return Rows((name for names in lines for name in names), lines.odd)
+
+
+def _split_names(line: str) -> tuple[str, ...]:
+    address, *names = line.split()
+    ip_address(address.partition("%")[0])
+    return tuple(name.lower().rstrip(".") for name in names)
+
+
+def parse_addresses(answer: str) -> Rows[str]:
+    found = parse_each(
+        filter(str.strip, answer.splitlines()),
+        lambda line: str(ip_address(line.split()[0].partition("%")[0])),
     )
-
-
-def parse_addresses(answer: str) -> tuple[str, ...]:
-    found = [line.split()[0] for line in answer.splitlines() if line.strip()]
-    try:
-        return tuple(dict.fromkeys(str(ip_address(each.partition("%")[0])) for each in found))
-    except ValueError:
-        raise ParseError(f"getent printed {answer[:200]!r} instead of addresses") from None
+    return Rows(dict.fromkeys(found), found.odd)
 
 
 SUDO = (

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from connectors.rows import Rows
+
 # User agents of browsers and of monitoring. Blocking a part of one would block everyone.
 BROWSERS = (
     "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) "
@@ -26,7 +28,7 @@ REFUSE_BROWSERS = (
 class AgentList:
     """The blocked user agents of a web server."""
 
-    refused: tuple[str, ...]
+    refused: Rows[str]
     """The agents in Keyturn's file, in its order."""
     including_count: int
     """How many virtual servers include the file."""

@@ -9,6 +9,7 @@ from typing import Literal
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each, split_blocks
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern
 
@@ -44,6 +45,9 @@ _HINTS = (
 )
 
 
+_INNER = r"map /|VmRSS:|LD_PRELOAD=|MALLOC_[A-Z_]*="
+
+
 @dataclass(frozen=True)
 class Process:
     """A running process and its memory allocator."""
@@ -56,7 +60,7 @@ class Process:
     """Environment variables that affect malloc, such as `MALLOC_ARENA_MAX=2`."""
 
 
-def query_processes(name: str) -> Query[tuple[Process, ...]]:
+def query_processes(name: str) -> Query[Rows[Process]]:
     """Query every process of this name. The kernel stores the first 15 characters of a name."""
     # pgrep expects a pattern.
     exact = re.sub(r"[^A-Za-z0-9_:@-]", lambda found: f"[{found[0]}]", name[:15])
@@ -69,25 +73,22 @@ def query_processes(name: str) -> Query[tuple[Process, ...]]:
     return Query(shell, parse_processes)
 
 
-def parse_processes(answer: str) -> tuple[Process, ...]:
-    head, *blocks = re.split(r"(?m)^pid (?=\d+$)", answer)
-    if head.strip():
-        raise ParseError(f"the process script printed {answer[:200]!r} instead of processes")
-    return tuple(_parse_process(block.splitlines()) for block in blocks)
+def parse_processes(answer: str) -> Rows[Process]:
+    blocks = split_blocks(answer.splitlines(), head=r"pid \d+$", inner=_INNER)
+    return parse_each(blocks, _parse_process)
 
 
-def _parse_process(lines: list[str]) -> Process:
+def _parse_process(block: str) -> Process:
+    head, *lines = block.splitlines()
     maps = [line[4:] for line in lines if line.startswith("map ")]
-    memory = next((re.fullmatch(r"VmRSS:\s+(\d+) kB", line) for line in lines[1:2]), None)
+    memory = next((re.fullmatch(r"VmRSS:\s+(\d+) kB", line) for line in lines[:1]), None)
     if not maps or memory is None:
-        raise ParseError(
-            f"process {lines[0]} has no memory map: it has just ended, or is a kernel thread"
-        )
+        raise ParseError("it has no memory map: it has just ended, or is a kernel thread")
     return Process(
-        pid=int(lines[0]),
+        pid=int(head.removeprefix("pid ")),
         malloc=_find_malloc(maps),
         memory_bytes=int(memory[1]) * 1024,
-        settings=tuple(line for line in lines[2:] if not line.startswith("map ")),
+        settings=tuple(line for line in lines[1:] if not line.startswith("map ")),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 from connectors.agent_list import AGENT_PATTERN, REFUSE_BROWSERS, AgentList
 from connectors.command import Hint, Query, Setting, Shell, quote_text
 from connectors.errors import ParseError
+from connectors.rows import parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern
 
@@ -105,7 +106,7 @@ def parse_agents(answer: str) -> AgentList:
     lines = [line for line in ours.splitlines() if line.strip()]
     named = lines[: -len(_REFUSAL)] if tuple(lines[-len(_REFUSAL) :]) == _REFUSAL else lines
     return AgentList(
-        tuple(_parse_agent(line) for line in named),
+        parse_each(named, _parse_agent),
         including_count=int(is_included),
         server_count=1,
     )
@@ -114,9 +115,7 @@ def parse_agents(answer: str) -> AgentList:
 def _parse_agent(line: str) -> str:
     found = _LINE.fullmatch(line)
     if found is None:
-        raise ParseError(
-            f"{_NAME} has a line that Keyturn did not write: {line[:120]!r}. Remove it first"
-        )
+        raise ParseError(f"Keyturn did not write this line of {_NAME}: remove it")
     return found[1].replace("\\", "")
 
 

@@ -4,13 +4,13 @@ The format is that of FRR 8, on a host with vtysh or on a router that is reached
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from connectors.command import DeviceCommand, Hint, Query, Shell
 from connectors.device_output import HINTS
 from connectors.errors import ParseError
+from connectors.rows import Rows, join_rows, parse_each
 from connectors.sudo import SudoRule
 
 _SHOW = "show bgp vrf all summary json"
@@ -44,37 +44,42 @@ class BgpPeer:
     description: str = ""
 
 
-def query_peers() -> Query[Sequence[BgpPeer]]:
+def query_peers() -> Query[Rows[BgpPeer]]:
     """Query a host by its vtysh."""
     return Query(Shell(("vtysh", "-c", _SHOW), root=True, hints=_HINTS), parse_peers)
 
 
-def query_device_peers() -> Query[Sequence[BgpPeer]]:
+def query_device_peers() -> Query[Rows[BgpPeer]]:
     """Query a router of the platform frr."""
     return Query(DeviceCommand((_SHOW,), ("frr",), HINTS + _HINTS), parse_peers)
 
 
-def parse_peers(answer: str) -> Sequence[BgpPeer]:
+def parse_peers(answer: str) -> Rows[BgpPeer]:
     """Parse the JSON; without any BGP instance FRR prints an empty object, or a sentence."""
     if "BGP instance not found" in answer:
-        return []
+        return Rows()
     try:
-        document = cast("dict[str, Any]", json.loads(answer))
-        return [*_list_peers(document)]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ParseError(f"vtysh printed {answer[:200]!r} instead of BGP peers") from None
+        document = json.loads(answer)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise ParseError(f"vtysh printed {answer[:200]!r} instead of BGP peers")
+    vrfs = parse_each(cast("dict[str, Any]", document).items(), _parse_vrf)
+    return join_rows(vrfs, vrfs.odd)
 
 
-def _list_peers(document: Mapping[str, Any]) -> Iterator[BgpPeer]:
-    for vrf, families in document.items():
-        for family, summary in cast("dict[str, Any]", families).items():
-            if isinstance(summary, dict) and "peers" in summary:
-                peers = cast("dict[str, dict[str, Any]]", summary["peers"])
-                for address, peer in peers.items():
-                    yield _make_peer(address, vrf, _FAMILIES.get(family, family), peer)
+def _parse_vrf(item: tuple[str, Any]) -> Rows[BgpPeer]:
+    vrf, families = item
+    listed = [
+        (address, vrf, _FAMILIES.get(family, family), peer)
+        for family, summary in cast("dict[str, Any]", families).items()
+        if isinstance(summary, dict) and "peers" in summary
+        for address, peer in cast("dict[str, Any]", summary)["peers"].items()
+    ]
+    return parse_each(listed, lambda row: _make_peer(*row))
 
 
-def _make_peer(address: str, vrf: str, family: str, peer: Mapping[str, Any]) -> BgpPeer:
+def _make_peer(address: str, vrf: str, family: str, peer: Any) -> BgpPeer:
     return BgpPeer(
         address=address,
         vrf=vrf,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from connectors.block_settings import VALUES
 from connectors.command import Hint, Query, Shell, quote_text
 from connectors.errors import CommandError, ParseError
+from connectors.rows import NamedRows, parse_each, parse_named
 from connectors.script import Script
 from connectors.sudo import RepeatedPattern, SudoRule, WordPattern
 
@@ -88,7 +89,7 @@ class BlockQueue:
         return "" if number is None else str(number)
 
 
-def query_queues(devices: Iterable[str]) -> Query[Mapping[str, BlockQueue]]:
+def query_queues(devices: Iterable[str]) -> Query[NamedRows[str, BlockQueue]]:
     """Query the queues of these devices, by name. A device that does not exist is an error."""
     named = tuple(devices)
     files = [f"{_make_path(name)}/queue/{file}" for name in named for file in (*_QUEUE, "iosched")]
@@ -98,15 +99,21 @@ def query_queues(devices: Iterable[str]) -> Query[Mapping[str, BlockQueue]]:
     return Query(shell, lambda answer: parse_queues(answer, named), frozenset({0, 1, 2}))
 
 
-def parse_queues(answer: str, devices: Iterable[str]) -> Mapping[str, BlockQueue]:
+def parse_queues(answer: str, devices: Iterable[str]) -> NamedRows[str, BlockQueue]:
     """Read `FILE:VALUE` lines, one for each file."""
-    values: dict[str, dict[str, str]] = {}
-    for line in answer.splitlines():
-        match = _LINE.fullmatch(line)
-        if match is None:
-            raise ParseError(f"grep printed {line[:200]!r} instead of a block device's setting")
-        values.setdefault(match[1], {})[match[2]] = match[3].strip()
-    return {device: _parse_queue(device, values.get(device, {})) for device in devices}
+    values: dict[str, dict[str, str]] = {name: {} for name in devices}
+    lines = parse_each(answer.splitlines(), _parse_line)
+    for device, file, value in lines:
+        values.setdefault(device, {})[file] = value
+    queues = parse_named(values, _parse_queue)
+    return NamedRows(queues.items(), [*lines.odd, *queues.odd])
+
+
+def _parse_line(line: str) -> tuple[str, str, str]:
+    match = _LINE.fullmatch(line)
+    if match is None:
+        raise ParseError("it is no setting of a block device")
+    return match[1], match[2], match[3].strip()
 
 
 def query_module(scheduler: str) -> Query[bool]:

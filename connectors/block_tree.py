@@ -3,17 +3,17 @@
 Format: lsblk(8) of util-linux 2.27 or newer, which can print JSON.
 """
 
-import re
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
+from connectors.rows import NamedRows, Rows, join_rows, parse_each
 
 _COLUMNS = "NAME,KNAME,TYPE,MAJ:MIN,MOUNTPOINT"
-_NAME = re.compile(r"[A-Za-z][A-Za-z0-9!_-]{0,63}", re.ASCII)
+_NAME = r"^[A-Za-z][A-Za-z0-9!_-]{0,63}$"
 _HINTS = (
     Hint(
         r"invalid option|unknown column|unrecognized option",
@@ -45,11 +45,12 @@ class BlockDevice:
         return f"/dev/mapper/{self.name}" if mapped else f"/dev/{self.name.replace('!', '/')}"
 
 
+@dataclass(frozen=True)
 class BlockTree:
-    """The block devices of a host, by kernel name."""
+    """The block devices of a host."""
 
-    def __init__(self, nodes: Mapping[str, BlockDevice]) -> None:
-        self.nodes = nodes
+    nodes: NamedRows[str, BlockDevice]
+    """By kernel name."""
 
     def find(self, name: str) -> BlockDevice | None:
         """Return the device with this name, or with this kernel name."""
@@ -93,15 +94,15 @@ def query_tree() -> Query[BlockTree]:
 
 class _LsblkDevice(BaseModel):
     name: str
-    kname: str
+    kname: str = Field(pattern=_NAME)
     type: str
     number: str = Field(alias="maj:min")
     mountpoint: str | None = None
-    children: list["_LsblkDevice"] = []
+    children: list[Any] = []
 
 
 class _LsblkOutput(BaseModel):
-    blockdevices: list[_LsblkDevice]
+    blockdevices: list[Any]
 
 
 def parse_tree(answer: str) -> BlockTree:
@@ -111,11 +112,10 @@ def parse_tree(answer: str) -> BlockTree:
     except ValidationError:
         raise ParseError(f"lsblk printed {answer[:200]!r} instead of a tree") from None
     nodes: dict[str, BlockDevice] = {}
-    for each, parent in _walk_devices(listed, None):
-        if not _NAME.fullmatch(each.kname):
-            raise ParseError(f"lsblk printed a device with the name {each.kname[:80]!r}")
+    found = _walk_devices(listed, "")
+    for each, parent in found:
         known = nodes.get(each.kname)
-        below = (known.lower_devices if known else ()) + ((parent.kname,) if parent else ())
+        below = (known.lower_devices if known else ()) + ((parent,) if parent else ())
         nodes[each.kname] = BlockDevice(
             each.name,
             each.kname,
@@ -124,12 +124,11 @@ def parse_tree(answer: str) -> BlockTree:
             each.mountpoint or "",
             tuple(dict.fromkeys(below)),
         )
-    return BlockTree(nodes)
+    return BlockTree(NamedRows(nodes.items(), found.odd))
 
 
-def _walk_devices(
-    listed: list[_LsblkDevice], parent: _LsblkDevice | None
-) -> Iterator[tuple[_LsblkDevice, _LsblkDevice | None]]:
-    for each in listed:
-        yield each, parent
-        yield from _walk_devices(each.children, each)
+def _walk_devices(listed: list[Any], parent: str) -> Rows[tuple[_LsblkDevice, str]]:
+    """Return each device with the kernel name of the one below it."""
+    devices = parse_each(listed, _LsblkDevice.model_validate)
+    deeper = [_walk_devices(each.children, each.kname) for each in devices]
+    return join_rows([Rows((each, parent) for each in devices), *deeper], devices.odd)

@@ -6,7 +6,7 @@ kernel's drivers/net/bonding/bond_procfs.c, since Linux 3.10.
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address
@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
+from connectors.rows import NamedRows, OddRow, Rows, make_odd_row, parse_each
 from connectors.sudo import SudoRule, WordPattern
 
 # The name of a network card, without characters that are special in a path.
@@ -93,7 +94,7 @@ class Bond:
     is_up: bool
     is_monitored: bool
     """Whether the bond checks its links (MII or ARP monitoring)."""
-    members: tuple[BondMember, ...]
+    members: Rows[BondMember]
     active_member: str = ""
     """The card in use, in modes that use one at a time; else ""."""
     primary_member: str = ""
@@ -236,13 +237,14 @@ def parse_bond(name: str, answer: str) -> Bond:
     fields = _parse_fields(head)
     if _NO_AGGREGATOR.search(head):
         fields |= {"Aggregator ID": "0", "Number of ports": "0"}
+    members = parse_each(parts, _parse_member)
     polled = fields.get("MII Polling Interval (ms)"), fields.get("ARP Polling Interval (ms)")
     return Bond(
         name,
         _FAIL_OVER_MAC.sub("", _require_field(fields, "Bonding Mode")),
         is_up=_require_field(fields, "MII Status") == "up",
         is_monitored=any(interval not in {None, "0"} for interval in polled),
-        members=tuple(_parse_member(_parse_fields(part)) for part in parts),
+        members=Rows(members, [*members.odd, *_list_stray_lines(answer)]),
         active_member=_parse_interface(fields.get("Currently Active Slave")),
         primary_member=_parse_interface(fields.get("Primary Slave")),
         aggregator=_parse_number(fields, "Aggregator ID"),
@@ -253,24 +255,27 @@ def parse_bond(name: str, answer: str) -> Bond:
     )
 
 
-def parse_links(answer: str) -> Mapping[str, LinkCounters]:
+def parse_links(answer: str) -> NamedRows[str, LinkCounters]:
     try:
-        listed = cast("Sequence[Mapping[str, Any]]", json.loads(answer))
-        found = {str(link["ifname"]): _parse_link(link) for link in listed}
-    except (ValueError, KeyError, TypeError):
-        found = {}
-    if not found:  # every host has a loopback
+        listed = json.loads(answer)
+    except ValueError:
+        listed = None
+    links = parse_each(cast("list[Any]", listed) if isinstance(listed, list) else [], _parse_link)
+    if not links:  # every host has a loopback
         raise ParseError(f"ip printed network cards in an unknown format: {answer[:100]!r}")
-    return found
+    return NamedRows(((link.name, link) for link in links), links.odd)
 
 
-def parse_drivers(answer: str) -> Mapping[str, str]:
-    found = re.findall(
-        r"^/sys/class/net/([^/]+)/device/uevent:DRIVER=(\S+)$", answer, re.MULTILINE
-    )
-    if len(found) != len(answer.splitlines()):
-        raise ParseError(f"the drivers of network cards are in an unknown format: {answer!r}")
-    return dict(found)
+def parse_drivers(answer: str) -> NamedRows[str, str]:
+    drivers = parse_each(answer.splitlines(), _parse_driver)
+    return NamedRows(drivers, drivers.odd)
+
+
+def _parse_driver(line: str) -> tuple[str, str]:
+    found = re.fullmatch(r"/sys/class/net/([^/]+)/device/uevent:DRIVER=(\S+)", line)
+    if found is None:
+        raise ParseError("it is no driver of a network card")
+    return found[1], found[2]
 
 
 def parse_ping(answer: str) -> bool:
@@ -349,7 +354,15 @@ def _parse_number(fields: Mapping[str, str], key: str) -> int | None:
     return None if word is None else int(word)
 
 
-def _parse_member(fields: Mapping[str, str]) -> BondMember:
+def _list_stray_lines(answer: str) -> Iterator[OddRow]:
+    """Yield lines that the driver does not print."""
+    for line in filter(str.strip, answer.splitlines()):
+        if ":" not in line and not re.match(r"802\.3ad info|bond \S+ has no active agg", line):
+            yield make_odd_row(line, "it is no line of a bond")
+
+
+def _parse_member(part: str) -> BondMember:
+    fields = _parse_fields(part)
     speed = re.fullmatch(r"(\d+) Mbps", _require_field(fields, "Speed"))
     churn = (fields.get("Actor Churn State"), fields.get("Partner Churn State"))
     return BondMember(

@@ -6,11 +6,12 @@ each. FreeBSD counts demotion in sysctl, OpenBSD not.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, join_rows, make_odd_row, parse_each
 
 _HINTS = (Hint(r"ifconfig: (command )?not found", "CARP is of FreeBSD and OpenBSD: no ifconfig"),)
 _INTERFACE = re.compile(r"^([A-Za-z][\w.:-]*?):? flags=", re.MULTILINE)
@@ -19,6 +20,8 @@ _GROUP = re.compile(
     r"(?: advbase \d+)? advskew (?P<skew>\d+)",
     re.MULTILINE,
 )
+_COUNTER = r"net\.inet\.carp\.[a-z_]+[:=] ?-?\d+$"
+_STRAY = "it is no line of an interface"
 _ADDRESS = re.compile(r"^\s+inet6? (?P<address>[0-9A-Fa-f.:]+)(?P<rest>.*)$", re.MULTILINE)
 
 
@@ -39,7 +42,7 @@ class CarpGroup:
 class CarpHost:
     """What one host knows of CARP."""
 
-    groups: Sequence[CarpGroup]
+    groups: Rows[CarpGroup]
     demotion: int | None
     """How much it has lowered its own rank; None where sysctl does not say it."""
     is_allowed: bool = True
@@ -56,17 +59,34 @@ def parse_groups(answer: str) -> CarpHost:
     if len(parts) < 3:
         raise ParseError(f"ifconfig printed {answer[:200]!r} instead of interfaces")
     pairs = zip(parts[1::2], parts[2::2], strict=True)
-    groups = [group for name, block in pairs for group in _list_groups(name, block)]
-    return CarpHost(groups, _find_number(answer, "demotion"), _find_number(answer, "allow") != 0)
+    groups = join_rows(_parse_interface(name, block) for name, block in pairs)
+    stray = (make_odd_row(line, _STRAY) for line in filter(str.strip, parts[0].splitlines()))
+    return CarpHost(
+        Rows(groups, [*stray, *groups.odd]),
+        _find_number(answer, "demotion"),
+        _find_number(answer, "allow") != 0,
+    )
 
 
-def _list_groups(name: str, block: str) -> Iterator[CarpGroup]:
+def _parse_interface(name: str, block: str) -> Rows[CarpGroup]:
     addresses = [(each["address"], each["rest"]) for each in _ADDRESS.finditer(block)]
-    for found in _GROUP.finditer(block):
-        own = [text for text, rest in addresses if re.search(rf" vhid {found['vhid']}\b", rest)]
-        # On OpenBSD all addresses of the interface belong to it.
-        its = own or [text for text, _ in addresses if name.startswith("carp")]
-        yield CarpGroup(name, int(found["vhid"]), found["state"], int(found["skew"]), its)
+    # The rest of the first line is what follows the flags.
+    lines = filter(str.strip, block.splitlines()[1:])
+    return parse_each(lines, lambda line: _parse_line(name, addresses, line))
+
+
+def _parse_line(name: str, addresses: Sequence[tuple[str, str]], line: str) -> CarpGroup | None:
+    if not re.match(r"\s+(carp:|state )", line):
+        if not re.match(rf"\s+\S|{_COUNTER}", line):
+            raise ParseError(_STRAY)
+        return None
+    found = _GROUP.match(line)
+    if found is None:
+        raise ParseError("it is no CARP group in a known format")
+    own = [text for text, rest in addresses if re.search(rf" vhid {found['vhid']}\b", rest)]
+    # On OpenBSD all addresses of the interface belong to it.
+    its = own or [text for text, _ in addresses if name.startswith("carp")]
+    return CarpGroup(name, int(found["vhid"]), found["state"], int(found["skew"]), its)
 
 
 def _find_number(answer: str, name: str) -> int | None:

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 
 # Ports whose protocol starts in plain text and switches to TLS (STARTTLS).
 _STARTTLS = {
@@ -95,18 +96,22 @@ def query_certificate(address: str, port: int, server_name: str = "") -> Query[C
     return Query(shell, parse_certificate)
 
 
-def parse_listeners(answer: str, port: int) -> tuple[str, ...]:
-    addresses: list[str] = []
-    for line in answer.splitlines():
-        words = line.split()
-        local = words[3].rpartition(":") if len(words) > 3 else ("", "", "")
-        if local[2] != str(port):
-            raise ParseError(f"ss printed {line[:120]!r} instead of a listener at port {port}")
-        addresses.append(local[0])
+def parse_listeners(answer: str, port: int) -> Rows[str]:
+    found = parse_each(answer.splitlines(), lambda line: _parse_listener(line, port))
+    listeners = dict(found)
     # Listening at all addresses of both families is one server.
-    if "[::]" in addresses and "0.0.0.0" in addresses:  # noqa: S104 - it is read, not bound
-        addresses.remove("[::]")
-    return tuple(dict.fromkeys(_make_reachable(each) for each in addresses))
+    if "0.0.0.0" in listeners:  # noqa: S104 - it is read, not bound
+        listeners.pop("[::]", None)
+    return Rows(dict.fromkeys(listeners.values()), found.odd)
+
+
+def _parse_listener(line: str, port: int) -> tuple[str, str]:
+    """Return an address as ss prints it, and an address to connect to."""
+    words = line.split()
+    local = words[3].rpartition(":") if len(words) > 3 else ("", "", "")
+    if local[2] != str(port):
+        raise ParseError(f"it is no listener at port {port}")
+    return local[0], _make_reachable(local[0])
 
 
 def _make_reachable(listener: str) -> str:
@@ -117,7 +122,7 @@ def _make_reachable(listener: str) -> str:
     try:
         address = ip_address(bare)
     except ValueError:
-        raise ParseError(f"ss printed {listener[:60]!r} instead of an address") from None
+        raise ParseError("it has no address") from None
     if address.is_unspecified:
         return "127.0.0.1" if address.version == 4 else "::1"
     return str(address)

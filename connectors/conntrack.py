@@ -12,6 +12,7 @@ from connectors import probation
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
+from connectors.rows import NamedRows, parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
@@ -98,15 +99,17 @@ def query_boot_limits() -> Query[Mapping[str, int]]:
     return Query(Shell((*words, *_BOOT_FILES)), parse_boot_limits, frozenset({0, 1, 2}))
 
 
-def parse_boot_limits(answer: str) -> Mapping[str, int]:
-    limits: dict[str, int] = {}
-    for line in answer.splitlines():
-        path, _, setting = line.partition(":")
-        value = setting.partition("=")[2].strip()
-        if not path.startswith("/") or not value.isdecimal():
-            raise ParseError(f"grep printed {line[:100]!r} instead of a limit of a sysctl file")
-        limits[path] = int(value)
-    return limits
+def parse_boot_limits(answer: str) -> NamedRows[str, int]:
+    limits = parse_each(answer.splitlines(), _parse_boot_limit)
+    return NamedRows(limits, limits.odd)
+
+
+def _parse_boot_limit(line: str) -> tuple[str, int]:
+    path, _, setting = line.partition(":")
+    value = setting.partition("=")[2].strip()
+    if not path.startswith("/") or not value.isdecimal():
+        raise ParseError("it is no limit of a sysctl file")
+    return path, int(value)
 
 
 def keep_maximum(connections: int | None) -> Shell:

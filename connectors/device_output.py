@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from connectors.command import Hint
 from connectors.errors import ParseError
+from connectors.rows import OddRow, Rows, make_odd_row
 
 LACKS_FEATURE = "its software lacks the feature"
 
@@ -41,6 +42,13 @@ _FOREIGN = {
     "Arista EOS": re.compile(r"^Number of channels in use: *\d|\bArista\b", re.M),
     "a shell": re.compile(r"\bshow: (?:command )?not found", re.M),
 }
+# For a template that passes over what it does not know.
+_MORE_RULES = {
+    "cisco_ios_show_cdp_neighbors": r"""
+  ^\s*$$
+  ^Total\s+cdp\s+entries\s+displayed
+  ^. -> Error"""
+}
 
 
 class Row:
@@ -48,6 +56,9 @@ class Row:
 
     def __init__(self, columns: dict[str, Any]) -> None:
         self._columns = columns
+
+    def __str__(self) -> str:
+        return " ".join(self.get_joined(column) for column in self._columns).strip()
 
     def get_text(self, column: str) -> str:
         return str(self._columns[column])
@@ -64,26 +75,39 @@ class Row:
     def get_number(self, column: str) -> int:
         text = self.get_text(column)
         if not text.isdecimal():
-            raise ParseError(f"the device printed {text!r} as {column.lower()}: not a number")
+            raise ParseError(f"{text!r} as {column.lower()} is no number")
         return int(text)
 
 
-def parse_rows(template: str, answer: str) -> tuple[Row, ...]:
+def parse_rows(template: str, answer: str) -> Rows[Row]:
     """Parse output that must hold at least one row. template: such as `cisco_ios_show_vlan`.
 
-    A template returns no rows for output that it does not match, such as an error message. So no
-    rows are a ParseError.
+    A line that the template refuses is odd. A template returns no rows for output that it does not
+    match, such as an error message. So no rows are a ParseError.
     """
     import textfsm
 
     machine = textfsm.TextFSM(StringIO(_read_template(template)))
-    try:
-        found = cast("list[dict[str, Any]]", machine.ParseTextToDicts(answer))  # pyright: ignore[reportUnknownMemberType]  # it ships no types
-    except textfsm.TextFSMError:
-        found = []
-    if not found:
+    odd: list[OddRow] = []
+    for line in answer.splitlines():
+        try:
+            machine.ParseText(f"{line}\n", eof=False)  # pyright: ignore[reportUnknownMemberType]  # it ships no types
+        except textfsm.TextFSMError:
+            odd.append(make_odd_row(line, "it is no row of this table"))
+    found = cast("list[list[Any]]", machine.ParseText(""))  # pyright: ignore[reportUnknownMemberType]
+    if not found or (odd and any(sign.search(answer) for sign in _FOREIGN.values())):
         raise ParseError(f"the device printed something unexpected: {format_answer(answer)}")
-    return tuple(Row(row) for row in found)
+    names = cast("list[str]", machine.header)  # pyright: ignore[reportUnknownMemberType]
+    return Rows((Row(dict(zip(names, row, strict=True))) for row in found), odd)
+
+
+def parse_row(template: str, text: str) -> Row:
+    """Parse the text of one row of several lines. Raises ParseError if it has a line too many."""
+    rows = parse_rows(template, text)
+    if len(rows) != 1 or rows.odd:
+        reason = f": {rows.odd[0].text[:120]!r}" if rows.odd else ""
+        raise ParseError(f"its format is unknown{reason}")
+    return rows[0]
 
 
 def format_answer(answer: str) -> str:
@@ -97,4 +121,4 @@ def format_answer(answer: str) -> str:
 @cache
 def _read_template(template: str) -> str:
     file = files("ntc_templates") / "templates" / f"{template}.textfsm"
-    return file.read_text(encoding="utf-8")
+    return file.read_text(encoding="utf-8").rstrip() + _MORE_RULES.get(template, "") + "\n"

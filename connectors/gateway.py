@@ -2,16 +2,17 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
 from connectors.command import DeviceCommand, Query
-from connectors.device_output import HINTS, Row, format_answer, parse_rows
+from connectors.device_output import HINTS, Row, format_answer, parse_row, parse_rows
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each, split_blocks
 
 # The template keeps only the last object that a group tracks, so all are parsed here.
-_HSRP_GROUP = re.compile(r"^(?=\S+ - Group )", re.MULTILINE)
+_HSRP_HEAD = r"\S+ - Group "
+_HSRP_GROUP = re.compile(f"^{_HSRP_HEAD}", re.MULTILINE)
 _TRACK = re.compile(
     r"^\s+Track (object|interface) (\S+)(?: \(unknown\)| state (\S+))", re.MULTILINE
 )
@@ -67,7 +68,7 @@ class Gateway:
         return f"{self.interface} group {self.group} ({self.address})"
 
 
-def query_gateways() -> Query[tuple[Gateway, ...]]:
+def query_gateways() -> Query[Rows[Gateway]]:
     """Query the HSRP groups of a Cisco device, or the VRRP groups of FRR."""
     command = DeviceCommand(
         ("show standby", "show vrrp json"), platforms=("cisco_ios", "frr"), hints=HINTS
@@ -75,33 +76,30 @@ def query_gateways() -> Query[tuple[Gateway, ...]]:
     return Query(command, parse_gateways)
 
 
-def query_vrrp_groups() -> Query[tuple[Gateway, ...]]:
+def query_vrrp_groups() -> Query[Rows[Gateway]]:
     command = DeviceCommand(
         ("show vrrp brief", "show vrrp json"), platforms=("cisco_ios", "frr"), hints=HINTS
     )
     return Query(command, parse_gateways)
 
 
-def parse_gateways(answer: str) -> tuple[Gateway, ...]:
+def parse_gateways(answer: str) -> Rows[Gateway]:
     """Parse any of the three formats. A Cisco device without groups prints nothing."""
     if answer.lstrip().startswith("["):
         return _parse_frr(answer)
     if not answer.strip():
-        return ()
+        return Rows()
     if answer.lstrip().startswith("Interface"):
-        only_the_header = len(answer.strip().splitlines()) == 1
-        found = () if only_the_header else parse_rows("cisco_ios_show_vrrp_brief", answer)
-        return tuple(_parse_cisco_vrrp(row) for row in found)
-    texts = _HSRP_GROUP.split(answer)[1:]
-    found = parse_rows("cisco_ios_show_standby", answer)
-    if len(found) != len(texts):
-        raise ParseError(
-            f"the device printed {len(texts)} HSRP groups, and {len(found)} could be parsed"
-        )
-    return tuple(_parse_hsrp(row, text) for row, text in zip(found, texts, strict=True))
+        if len(answer.strip().splitlines()) == 1:  # the heading
+            return Rows()
+        return parse_rows("cisco_ios_show_vrrp_brief", answer).parse(_parse_cisco_vrrp)
+    if not _HSRP_GROUP.search(answer):
+        raise ParseError(f"the device printed no HSRP groups: {format_answer(answer)}")
+    return parse_each(split_blocks(answer.splitlines(), head=_HSRP_HEAD, inner=r"\s"), _parse_hsrp)
 
 
-def _parse_hsrp(row: Row, text: str) -> Gateway:
+def _parse_hsrp(text: str) -> Gateway:
+    row = parse_row("cisco_ios_show_standby", text)
     tracked = (
         TrackedObject(f"{match[1]} {match[2]}", match[3] == "Up", is_known=match[3] is not None)
         for match in _TRACK.finditer(text)
@@ -120,7 +118,7 @@ def _parse_hsrp(row: Row, text: str) -> Gateway:
 
 
 def _raise_missing(what: str) -> str:
-    raise ParseError(f"the device printed an HSRP group without its {what}")
+    raise ParseError(f"it has no {what}")
 
 
 def _parse_cisco_vrrp(row: Row) -> Gateway:
@@ -135,25 +133,28 @@ def _parse_cisco_vrrp(row: Row) -> Gateway:
     )
 
 
-def _parse_frr(answer: str) -> tuple[Gateway, ...]:
+def _parse_frr(answer: str) -> Rows[Gateway]:
     """Parse FRR's `show vrrp json`: a list of groups, each with a part for IPv4 and for IPv6."""
     try:
-        groups = cast("Sequence[Mapping[str, Any]]", json.loads(answer))
-        return tuple(
-            Gateway(
-                "VRRP",
-                str(group["interface"]),
-                int(group["vrid"]),
-                ", ".join(map(str, group[family]["addresses"])),
-                "Shutdown" if group["shutdown"] else str(group[family]["status"]),
-                int(group[family]["effectivePriority"]),
-                is_preempting=bool(group["preemptMode"]),
-            )
-            for group in groups
-            for family in ("v4", "v6")
-            if group[family]["addresses"]
-        )
-    except (ValueError, KeyError, TypeError):
-        raise ParseError(
-            f"FRR printed VRRP groups in an unknown format: {format_answer(answer)}"
-        ) from None
+        groups = json.loads(answer)
+    except ValueError:
+        groups = None
+    if not isinstance(groups, list):
+        raise ParseError(f"FRR printed VRRP groups in an unknown format: {format_answer(answer)}")
+    parts = [(group, family) for group in cast("list[Any]", groups) for family in ("v4", "v6")]
+    return parse_each(parts, lambda part: _parse_frr_group(*part))
+
+
+def _parse_frr_group(group: Any, family: str) -> Gateway | None:
+    part = group[family]
+    if not part["addresses"]:
+        return None
+    return Gateway(
+        "VRRP",
+        str(group["interface"]),
+        int(group["vrid"]),
+        ", ".join(map(str, part["addresses"])),
+        "Shutdown" if group["shutdown"] else str(part["status"]),
+        int(part["effectivePriority"]),
+        is_preempting=bool(group["preemptMode"]),
+    )

@@ -5,16 +5,18 @@ Peers send each other their counters, and never that an entry was cleared.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from connectors.errors import ParseError
+from connectors.rows import OddRow, Rows, make_odd_row
 
 _SECTION = re.compile(r"0x[0-9a-f]+: \[[^]]*\] id=(\S+) .*")
 # HAProxy 3 prints more fields between a peer's address and its status.
 _PEER = re.compile(
     r"  0x[0-9a-f]+: id=(\S+)\((local|remote),\w+\) addr=\S+ (?:\w+=\S+ )*?last_status=(\S+) .*"
 )
+# What further lines of a peer begin with.
+_DETAIL = " " * 8
 _TABLE = re.compile(r"\s+table:0x[0-9a-f]+ id=(\S+) .*")
 _ESTABLISHED = "ESTA"
 
@@ -54,27 +56,19 @@ def format_copies(table: str, peers: Iterable[Peer]) -> tuple[str, ...]:
     )
 
 
-def parse_peers(answer: str) -> tuple[Peer, ...]:
+def parse_peers(answer: str) -> Rows[Peer]:
     """Parse `show peers`: sections, their peers, and the tables that each has a copy of."""
-    return tuple(peer for peer, is_local in _parse_peers(answer) if not is_local)
-
-
-def _parse_peers(answer: str) -> Iterator[tuple[Peer, bool]]:
-    section = ""
-    current: tuple[Peer, bool] | None = None
+    section, odd = "", list[OddRow]()
+    found: list[tuple[Peer, bool]] = []
     for line in filter(str.strip, answer.splitlines()):
         head, peer, table = (each.fullmatch(line) for each in (_SECTION, _PEER, _TABLE))
-        if current and (head or peer):
-            yield current
-            current = None
         if head:
             section = head[1]
         elif peer and section:
-            current = Peer(peer[1], section, peer[3] == _ESTABLISHED), peer[2] == "local"
-        elif table and current:
-            found, is_local = current
-            current = replace(found, shared_tables=found.shared_tables | {table[1]}), is_local
-        elif not section or not line.startswith("  "):
-            raise ParseError(f"HAProxy returned {line[:200]!r} instead of a peer")
-    if current:
-        yield current
+            found.append((Peer(peer[1], section, peer[3] == _ESTABLISHED), peer[2] == "local"))
+        elif table and found:
+            last, is_local = found[-1]
+            found[-1] = replace(last, shared_tables=last.shared_tables | {table[1]}), is_local
+        elif not line.startswith(_DETAIL):
+            odd.append(make_odd_row(line, "it is no peer"))
+    return Rows((peer for peer, is_local in found if not is_local), odd)

@@ -6,11 +6,13 @@ Format: iostat(1). JSON since sysstat 11.5; the text of older versions is parsed
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError
 
 from connectors.command import Hint, Query, QueryRunner, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 
 _HINTS = (
     Hint(
@@ -126,7 +128,7 @@ class _Disk(BaseModel):
 
 
 class _Statistics(BaseModel):
-    disk: list[_Disk]
+    disk: list[Any]
 
 
 class _Host(BaseModel):
@@ -141,7 +143,7 @@ class _Answer(BaseModel):
     sysstat: _Hosts
 
 
-def parse_json(answer: str) -> tuple[DiskUse, ...] | None:
+def parse_json(answer: str) -> Rows[DiskUse] | None:
     if not answer.strip():
         return None
     try:
@@ -149,17 +151,17 @@ def parse_json(answer: str) -> tuple[DiskUse, ...] | None:
     except ValidationError as error:
         wrong = error.errors()[0]["msg"]
         raise ParseError(f"iostat printed {answer[:200]!r}: {wrong}") from None
-    return tuple(disk.disk_use for disk in host.statistics[0].disk)
+    return parse_each(host.statistics[0].disk, lambda row: _Disk.model_validate(row).disk_use)
 
 
-def parse_text(answer: str) -> tuple[DiskUse, ...]:
+def parse_text(answer: str) -> Rows[DiskUse]:
     """Parse the last table by its column heads: the columns' order differs between versions."""
     tables = re.split(r"(?m)^Device:?\s", answer)
     if len(tables) < 2:
         raise ParseError(f"iostat printed {answer[:200]!r} without a table of devices")
     head, *rows = filter(None, tables[-1].splitlines())
     columns = head.split()
-    return tuple(_parse_row(columns, row.split()) for row in rows)
+    return parse_each(rows, lambda row: _parse_row(columns, row.split()))
 
 
 def _parse_row(columns: Sequence[str], row: Sequence[str]) -> DiskUse:
@@ -174,4 +176,4 @@ def _parse_row(columns: Sequence[str], row: Sequence[str]) -> DiskUse:
     try:
         return _Disk.model_validate(named).disk_use
     except ValidationError:
-        raise ParseError(f"iostat printed an incomplete row: {' '.join(row)[:200]!r}") from None
+        raise ParseError("it is incomplete") from None

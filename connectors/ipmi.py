@@ -5,12 +5,12 @@ table 28-14: https://www.intel.com/content/www/us/en/products/docs/servers/ipmi/
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.machine import POWER_SECONDS, BmcEvent, Machine, PowerAction
+from connectors.rows import Rows, parse_each
 
 _HINTS = (
     Hint(
@@ -138,18 +138,17 @@ def parse_boot_once(answer: str) -> str:
     return _BOOT_DEVICES.get(device, f"device {device}") if is_once else ""
 
 
-def parse_events(answer: str) -> tuple[BmcEvent, ...]:
+def parse_events(answer: str) -> Rows[BmcEvent]:
     """Parse `sel list`: number, date, time, sensor, event, and Asserted or Deasserted."""
-    return tuple(_list_events(answer))
+    return parse_each(filter(str.strip, answer.splitlines()), _parse_event)
 
 
-def _list_events(answer: str) -> Iterator[BmcEvent]:
-    for line in filter(str.strip, answer.splitlines()):
-        _, *rest = (word.strip() for word in line.split("|"))
-        if len(rest) < 3:
-            raise ParseError(f"ipmitool printed an unknown event: {line[:120]!r}")
-        # 03/14/2023; Pre-Init where the BMC had no clock yet.
-        month, _, day_year = rest[0].partition("/")
-        day, _, year = day_year.partition("/")
-        date = f"{year}-{month}-{day}" if year else rest[0]
-        yield BmcEvent(f"{date} {rest[1]}", "", ", ".join(rest[2:]))
+def _parse_event(line: str) -> BmcEvent:
+    _, *rest = (word.strip() for word in line.split("|"))
+    if len(rest) < 3:
+        raise ParseError("it is no event")
+    # 03/14/2023; Pre-Init where the BMC had no clock yet.
+    month, _, day_year = rest[0].partition("/")
+    day, _, year = day_year.partition("/")
+    date = f"{year}-{month}-{day}" if year else rest[0]
+    return BmcEvent(f"{date} {rest[1]}", "", ", ".join(rest[2:]))

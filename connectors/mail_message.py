@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from connectors.rows import Rows
+
 
 @dataclass
 class MailMessage:
@@ -25,9 +27,9 @@ class MailMessage:
 class MailQueue:
     """The messages that wait for delivery."""
 
-    messages: tuple[MailMessage, ...]
+    messages: Rows[MailMessage]
     """All messages, or the first of very many."""
-    scripts: tuple[str, ...]
+    scripts: Rows[str]
     """The script that sent a message, once for each message where it is known."""
     unlisted_count: int = 0
     """Further messages that are only counted."""

@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from connectors.command import Hint, Query, Shell, refuse_invisible
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 from connectors.sudo import SudoRule
 
 _NO_EXPORTFS = Hint(
@@ -52,15 +53,16 @@ def query_exports() -> Query[tuple[Export, ...]]:
     return Query(shell, parse_exports)
 
 
-def parse_exports(answer: str) -> tuple[Export, ...]:
+def parse_exports(answer: str) -> Rows[Export]:
     """Parse `PATH  CLIENTS(OPTIONS)` lines; blanks in paths are escaped as `\\040`."""
-    found: list[Export] = []
-    for line in filter(None, answer.splitlines()):
-        match = _EXPORT.fullmatch(line)
-        if match is None:
-            raise ParseError(f"exportfs printed {line[:200]!r} instead of an export")
-        found.append(Export(_unescape_path(match[1]), match[2], tuple(match[3].split(","))))
-    return tuple(found)
+    return parse_each(filter(None, answer.splitlines()), _parse_export)
+
+
+def _parse_export(line: str) -> Export:
+    match = _EXPORT.fullmatch(line)
+    if match is None:
+        raise ParseError("it is no export")
+    return Export(_unescape_path(match[1]), match[2], tuple(match[3].split(",")))
 
 
 def _unescape_path(path: str) -> str:
@@ -68,7 +70,7 @@ def _unescape_path(path: str) -> str:
     try:
         return refuse_invisible(read.decode())
     except ValueError:
-        raise ParseError(f"the export {path[:200]!r} has an unreadable name") from None
+        raise ParseError("its path has an unreadable name") from None
 
 
 def query_mount(path: str) -> Query[Mount]:

@@ -4,14 +4,16 @@ The elements are those of the CLI reference guides of the P2000 G3, the MSA 1040
 chapter "XML API basetype properties"; Dell's ME4 has the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from xml.etree.ElementTree import Element
 from xml.etree.ElementTree import ParseError as XmlError
 
 from defusedxml import DefusedXmlException, ElementTree
 
 from connectors.command import quote_text
 from connectors.errors import CommandError, ParseError
+from connectors.rows import Rows, parse_each
 
 
 @dataclass(frozen=True)
@@ -27,14 +29,14 @@ class MsaObject:
         return next((self.properties[name] for name in names if self.properties.get(name)), "")
 
 
-def parse_objects(answer: str) -> tuple[MsaObject, ...]:
+def parse_objects(answer: str) -> Rows[MsaObject]:
     """Return the objects of an answer, also nested ones, without its status.
 
     Raises CommandError if the status says that the command failed, and ParseError.
     """
     objects = _parse(answer)
     _raise_error(objects)
-    return tuple(each for each in objects if each.kind != "status")
+    return objects.parse(lambda each: None if each.kind == "status" else each)
 
 
 def parse_login(answer: str) -> str:
@@ -52,26 +54,36 @@ def parse_login(answer: str) -> str:
 _NONE = MsaObject("", {})
 
 
-def _parse(answer: str) -> tuple[MsaObject, ...]:
+def _parse(answer: str) -> Rows[MsaObject]:
     try:
         root = ElementTree.fromstring(answer.strip().encode(), forbid_dtd=True)
     except (XmlError, DefusedXmlException, ValueError, RecursionError):
         root = None
     if root is None or root.tag != "RESPONSE":
         raise ParseError(f"the array returned {quote_text(answer[:80])}: not an answer of its API")
-    return tuple(
-        MsaObject(
-            element.get("basetype", ""),
-            {
-                each.get("name", ""): " ".join((each.text or "").split())
-                for each in element.findall("PROPERTY")
-            },
-        )
-        for element in root.iter("OBJECT")
-    )
+    others = [each for each in root if each.tag not in ("OBJECT", "COMP")]
+    rows = [*root.iter("OBJECT"), *others]
+    texts = [" ".join((each.tail or "").split()) for each in root]
+    return parse_each([*map(_list_parts, rows), *filter(None, texts)], _parse_object)
 
 
-def _raise_error(objects: tuple[MsaObject, ...]) -> None:
+def _list_parts(element: Element) -> tuple[str, list[tuple[str, str]]]:
+    """Return the kind of an object, and its properties; "" for another element."""
+    parts = [
+        (each.get("name", ""), " ".join((each.text or "").split()))
+        for each in element
+        if each.tag == "PROPERTY"
+    ]
+    return element.get("basetype", "") if element.tag == "OBJECT" else "", parts
+
+
+def _parse_object(row: str | tuple[str, list[tuple[str, str]]]) -> MsaObject:
+    if isinstance(row, str) or not row[0] or not all(name for name, _ in row[1]):
+        raise ParseError("it is no object of the array's API")
+    return MsaObject(row[0], dict(row[1]))
+
+
+def _raise_error(objects: Iterable[MsaObject]) -> None:
     for each in objects:
         if each.kind == "status" and each.get("response-type").lower() == "error":
             raise CommandError(f"the array answered {quote_text(each.get('response')[:300])}")

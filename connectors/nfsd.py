@@ -5,11 +5,11 @@ Formats: nfsd(7) for threads; client_info_show in fs/nfsd/nfs4state.c of the ker
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each, split_blocks
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
@@ -34,7 +34,9 @@ _CLIENTS = Script(
     'echo "client $each ${opens:-0}"; echo "$info"; fi; done; echo end',
     argument_count=0,
 )
-_LINE = re.compile(r'([a-z][a-z ]*): (?:"(.*)"|(.*))')
+_HEAD = r"client \d+ \d+$"
+_LINE = r"[A-Za-z][A-Za-z ]*: "
+_FIELD = re.compile(r'([a-z][a-z ]*): (?:"(.*)"|(.*))')
 
 
 @dataclass(frozen=True)
@@ -73,25 +75,22 @@ def set_threads(count: int) -> Shell:
     return Shell((_SET, str(count)), root=True, hints=_HINTS)
 
 
-def query_clients() -> Query[Sequence[NfsClient]]:
+def query_clients() -> Query[Rows[NfsClient]]:
     return Query(Shell((_CLIENTS,), root=True, hints=_HINTS), parse_clients)
 
 
-def parse_clients(answer: str) -> Sequence[NfsClient]:
+def parse_clients(answer: str) -> Rows[NfsClient]:
     *lines, end = answer.removesuffix("\n").split("\n")
     if end != "end":
         raise ParseError(f"the list of NFS clients was cut off after {end[:100]!r}")
-    blocks = re.split(r"(?m)^(?=client \d+ \d+$)", "\n".join(lines))
-    if blocks[0]:
-        raise ParseError(f"the list of NFS clients begins with {blocks[0][:100]!r}")
-    return [_parse_client(block) for block in blocks[1:]]
+    return parse_each(split_blocks(lines, head=_HEAD, inner=_LINE), _parse_client)
 
 
 def _parse_client(block: str) -> NfsClient:
     head, *lines = block.splitlines()
-    fields = {m[1]: m[2] if m[2] is not None else m[3] for m in map(_LINE.fullmatch, lines) if m}
+    fields = {m[1]: m[2] if m[2] is not None else m[3] for m in map(_FIELD.fullmatch, lines) if m}
     if "address" not in fields:
-        raise ParseError(f"an NFS client has no address: {block[:200]!r}")
+        raise ParseError("it has no address of a client")
     idle = fields.get("seconds from last renew", "")
     minor = fields.get("minor version", "")
     return NfsClient(
@@ -105,20 +104,21 @@ def _parse_client(block: str) -> NfsClient:
     )
 
 
-def query_connections() -> Query[Sequence[str]]:
+def query_connections() -> Query[Rows[str]]:
     """Query the address of each client with a TCP connection to port 2049, once for each."""
     words = ("ss", "-Htn", "state", "established", "sport", "=", ":2049")
     return Query(Shell(words), parse_connections)
 
 
-def parse_connections(answer: str) -> Sequence[str]:
-    addresses: list[str] = []
-    for line in answer.splitlines():
-        words = line.split()
-        if len(words) < 4 or not re.search(r":\d+$", words[3]):
-            raise ParseError(f"ss printed {line[:100]!r} instead of a connection")
-        addresses.append(_strip_port(words[3]).removeprefix("::ffff:"))
-    return addresses
+def parse_connections(answer: str) -> Rows[str]:
+    return parse_each(answer.splitlines(), _parse_connection)
+
+
+def _parse_connection(line: str) -> str:
+    words = line.split()
+    if len(words) < 4 or not re.search(r":\d+$", words[3]):
+        raise ParseError("it is no connection")
+    return _strip_port(words[3]).removeprefix("::ffff:")
 
 
 def _strip_port(text: str) -> str:

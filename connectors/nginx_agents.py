@@ -13,6 +13,7 @@ from typing import Literal
 from connectors.agent_list import AGENT_PATTERN, REFUSE_BROWSERS, AgentList
 from connectors.command import Hint, Query, Setting, Shell, quote_text
 from connectors.errors import ParseError
+from connectors.rows import parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern
 
@@ -89,7 +90,7 @@ def parse_agents(answer: str) -> AgentList:
     others = "\n".join(text for path, text in texts.items() if not path.endswith(f"/{_NAME}"))
     plain = re.sub(r"(?m)^\s*#.*$", "", others)
     return AgentList(
-        refused=tuple(_parse_agent(line) for line in ours.splitlines() if line.strip()),
+        refused=parse_each(filter(str.strip, ours.splitlines()), _parse_agent),
         including_count=len(re.findall(rf"\sinclude\s+\S*{re.escape(_NAME)}\s*;", plain)),
         server_count=len(re.findall(r"[\s;}]server\s*\{", plain)),
     )
@@ -98,9 +99,7 @@ def parse_agents(answer: str) -> AgentList:
 def _parse_agent(line: str) -> str:
     found = _LINE.fullmatch(line.strip())
     if found is None:
-        raise ParseError(
-            f"{_NAME} has a line that Keyturn did not write: {line[:120]!r}. Remove it first"
-        )
+        raise ParseError(f"Keyturn did not write this line of {_NAME}: remove it")
     return found[1].replace("\\", "")
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, make_odd_row, parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule
 
@@ -23,6 +24,7 @@ _READ = Script(
     "done; echo end",
     argument_count=1,
 )
+_KINDS = frozenset({"TITLE", "TIME", "HEADER", "ROUTING_TABLE", "GLOBAL_STATS", "END"})
 _FILE = re.compile(r"(?m)^file (\d+) (/\S+)$")
 
 
@@ -51,16 +53,16 @@ class OpenVpn:
     """The name of the file without its ending and without `status`."""
     age: int
     """Seconds since it was written."""
-    clients: Sequence[VpnClient]
+    clients: Rows[VpnClient]
     is_server: bool
 
 
-def query_status() -> Query[Sequence[OpenVpn]]:
+def query_status() -> Query[Rows[OpenVpn]]:
     """Query all status files; none if the directory or the file does not exist."""
     return Query(Shell((_READ, _STATUS), root=True, hints=_HINTS), parse_status)
 
 
-def parse_status(answer: str) -> Sequence[OpenVpn]:
+def parse_status(answer: str) -> Rows[OpenVpn]:
     body = answer.removesuffix("\n")
     first, _, rest = body.partition("\n")
     if not re.fullmatch(r"now \d+", first) or rest.rpartition("\n")[2] != "end":
@@ -68,41 +70,50 @@ def parse_status(answer: str) -> Sequence[OpenVpn]:
     now = int(first.split()[1])
     parts = _FILE.split(rest.removesuffix("end"))
     files = zip(parts[1::3], parts[2::3], parts[3::3], strict=True)
-    return [_parse_file(text.strip("\n"), path, now - int(time)) for time, path, text in files]
+    found = parse_each(
+        files, lambda file: _parse_file(file[2].strip("\n"), file[1], now - int(file[0]))
+    )
+    stray = (make_odd_row(line, "it is outside of any file") for line in parts[0].splitlines())
+    clients = (odd for each in found for odd in each.clients.odd)
+    return Rows(found, [*stray, *found.odd, *clients])
 
 
 def _parse_file(text: str, path: str, age: int) -> OpenVpn:
     name = re.sub(r"\.\w+$|-?status-?", "", path.rpartition("/")[2]) or path
     lines = text.splitlines()
     if not lines or lines[-1] != "END":
-        raise ParseError(f"{path} was being written, or is no status file: try again")
+        raise ParseError("it was being written, or is no status file: try again")
     if lines[0] == "OpenVPN STATISTICS":
-        return OpenVpn(name, age, (), is_server=False)
+        return OpenVpn(name, age, Rows(), is_server=False)
     rows = _list_old_rows(lines) if lines[0] == "OpenVPN CLIENT LIST" else _list_rows(lines)
-    try:
-        return OpenVpn(name, age, [_make_client(row) for row in rows], is_server=True)
-    except (KeyError, ValueError):
-        raise ParseError(f"{path} has a client in an unknown format") from None
+    return OpenVpn(name, age, parse_each(rows, _parse_client), is_server=True)
 
 
-def _list_rows(lines: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """Yield the clients of version 2, with commas, and of version 3, with tabs."""
+def _list_rows(lines: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """Yield the names and words of clients: of version 2, with commas, and 3, with tabs."""
     separator = "\t" if "\t" in lines[0] else ","
     names: Sequence[str] = ()
-    for kind, *words in (line.split(separator) for line in lines):
-        if kind == "HEADER" and words[0] == "CLIENT_LIST":
+    for line in lines:
+        kind, *words = line.split(separator)
+        if kind == "HEADER" and words[:1] == ["CLIENT_LIST"]:
             names = words[1:]
         elif kind == "CLIENT_LIST":
-            yield dict(zip(names, words, strict=True))
+            yield names, words
+        elif kind not in _KINDS:
+            yield (), [line]
 
 
-def _list_old_rows(lines: Sequence[str]) -> Iterator[Mapping[str, str]]:
+def _list_old_rows(lines: Sequence[str]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
     """Yield the clients of version 1: a heading in the third line, then a row for each."""
     names = lines[2].split(",")
     for line in lines[3:]:
         if line == "ROUTING TABLE":
             return
-        yield dict(zip(names, line.split(","), strict=True))
+        yield names, line.split(",")
+
+
+def _parse_client(columns: tuple[Sequence[str], Sequence[str]]) -> VpnClient:
+    return _make_client(dict(zip(*columns, strict=True)))
 
 
 def _make_client(row: Mapping[str, str]) -> VpnClient:

@@ -19,6 +19,7 @@ from typing import Literal
 
 from connectors.command import Query, Setting, SnmpSet, SnmpWalk
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 
 _APC = "1.3.6.1.4.1.318.1.1"
 _RARITAN = "1.3.6.1.4.1.13742.6"
@@ -93,7 +94,7 @@ class Outlet:
     """Its index there, such as `3` or `1.3`."""
 
 
-def query_outlets() -> Query[tuple[Outlet, ...]]:
+def query_outlets() -> Query[Rows[Outlet]]:
     columns = [(table.state_column, table.name_column) for table in TABLES.values()]
     walk = SnmpWalk(tuple(column for both in columns for column in both))
     return Query(walk, parse_outlets)
@@ -113,13 +114,15 @@ def switch_outlet(outlet: Outlet, action: Action) -> SnmpSet:
     return SnmpSet((f"{table.command_column}.{outlet.index} i {table.commands[action]}",))
 
 
-def parse_outlets(output: str) -> tuple[Outlet, ...]:
-    values = dict(map(_parse_value, output.splitlines()))
+def parse_outlets(output: str) -> Rows[Outlet]:
+    listed = parse_each(output.splitlines(), _parse_value)
+    values = dict(listed)
     for name, table in TABLES.items():
         begin = f"{table.state_column}."
         found = [oid.removeprefix(begin) for oid in values if oid.startswith(begin)]
         if found:
-            return tuple(_build_outlet(name, index, values) for index in _sort_indexes(found))
+            indexes = Rows(_sort_indexes(found), listed.odd)
+            return indexes.parse(lambda index, name=name: _build_outlet(name, index, values))
     raise ParseError(
         "the device returns no outlets that can be switched, by PowerNet-MIB of APC or PDU2-MIB "
         "of Raritan: it may only measure, or its SNMP user may not read them"
@@ -134,7 +137,7 @@ def parse_behind(setting: str) -> Mapping[str, tuple[str, ...]]:
 def _parse_value(line: str) -> tuple[str, int | str]:
     found = _VALUE.fullmatch(line)
     if found is None:
-        raise ParseError(f"the device returns {line[:100]!r} instead of outlets")
+        raise ParseError("it is no value of an outlet")
     return found[1], int(found[2]) if found[2] else str(json.loads(found[3]))
 
 

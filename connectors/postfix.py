@@ -6,7 +6,7 @@ a message.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import BaseModel, Field, ValidationError
@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, ValidationError
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.mail_message import MailMessage, MailQueue
+from connectors.rows import parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern
 
@@ -106,19 +107,21 @@ def parse_is_installed(answer: str) -> bool:
 
 
 def parse_queue(answer: str) -> MailQueue:
-    parsed = re.fullmatch(rf"(\d{{1,11}})\n((?:\{{.*\n)*){_MARK} (\d+)\n((?:.*\n)*)", answer)
+    parsed = re.fullmatch(rf"(\d{{1,11}})\n((?:.*\n)*?){_MARK} (\d+)\n((?:.*\n)*)", answer)
     if parsed is None:
         raise ParseError(f"Postfix printed {answer[:200]!r} instead of a queue")
     now, listed, count, headers = parsed.groups()
-    messages = tuple(_parse_message(line, int(now)) for line in listed.splitlines())
-    return MailQueue(messages, tuple(_parse_scripts(headers)), int(count) - len(messages))
+    messages = parse_each(listed.splitlines(), lambda line: _parse_message(line, int(now)))
+    scripts = parse_each(filter(str.strip, headers.splitlines()), _parse_script)
+    unlisted = max(0, int(count) - len(messages) - len(messages.odd))
+    return MailQueue(messages, scripts, unlisted)
 
 
 def _parse_message(line: str, now: int) -> MailMessage:
     try:
         parsed = _PostqueueMessage.model_validate_json(line)
     except ValidationError:
-        raise ParseError(f"Postfix's queue has an unknown line: {line[:160]!r}") from None
+        raise ParseError("it is no message in Postfix's queue") from None
     return MailMessage(
         age_seconds=max(0, now - parsed.arrival_time),
         size_bytes=parsed.message_size,
@@ -131,12 +134,11 @@ def _parse_message(line: str, now: int) -> MailMessage:
     )
 
 
-def _parse_scripts(headers: str) -> Iterator[str]:
-    for line in headers.splitlines():
-        found = re.fullmatch(r"X-PHP-\S+: *(.*)", line, re.IGNORECASE)
-        if found is None:
-            raise ParseError(f"a message in Postfix's queue has the header {line[:160]!r}")
-        yield found[1].strip()
+def _parse_script(line: str) -> str:
+    found = re.fullmatch(r"X-PHP-\S+: *(.*)", line, re.IGNORECASE)
+    if found is None:
+        raise ParseError("it is no header of a message with its script")
+    return found[1].strip()
 
 
 SUDO = (

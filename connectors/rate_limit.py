@@ -5,11 +5,11 @@ has a line for each request that was delayed or refused.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
+from connectors.rows import NamedRows, Rows, parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule
 
@@ -68,8 +68,8 @@ class ZoneUse:
 class RateLimits:
     """nginx's request limits."""
 
-    zones: tuple[RateZone, ...]
-    uses: tuple[ZoneUse, ...]
+    zones: Rows[RateZone]
+    uses: Rows[ZoneUse]
     status: int
     """The HTTP status of refused requests."""
     dry_run: bool
@@ -79,8 +79,8 @@ class RateLimits:
 class LimitCounts:
     """Requests by zone, in logs that were written in the last 24 hours."""
 
-    refused: Mapping[str, int]
-    delayed: Mapping[str, int]
+    refused: NamedRows[str, int]
+    delayed: NamedRows[str, int]
     """nginx logs these one level below the refused ones, and by default not at all."""
 
 
@@ -101,30 +101,32 @@ def parse_limits(answer: str) -> RateLimits:
     text = re.sub(r"(?m)^\s*#.*$", "", answer)
     statuses = re.findall(r"(?m)[\s;{]limit_req_status\s+(\d+)\s*;", text)
     return RateLimits(
-        zones=tuple(_parse_zone(words) for words in _find_directives(text, "limit_req_zone")),
-        uses=tuple(_parse_use(words) for words in _find_directives(text, "limit_req")),
+        zones=parse_each(_find_directives(text, "limit_req_zone"), _parse_zone),
+        uses=parse_each(_find_directives(text, "limit_req"), _parse_use),
         status=int(statuses[-1]) if statuses else 503,
         dry_run=bool(re.search(r"[\s;{]limit_req_dry_run\s+on\s*;", text)),
     )
 
 
-def _find_directives(text: str, name: str) -> list[list[str]]:
-    return [found.split() for found in re.findall(rf"[\s;{{]{name}\s+([^;]+);", text)]
+def _find_directives(text: str, name: str) -> list[str]:
+    return [" ".join(found.split()) for found in re.findall(rf"[\s;{{]{name}\s+([^;]+);", text)]
 
 
-def _parse_zone(words: list[str]) -> RateZone:
+def _parse_zone(parameters: str) -> RateZone:
+    words = parameters.split()
     given = _parse_parameters(words)
     name, _, size = given.get("zone", "").partition(":")
     if not name or "rate" not in given:
-        raise ParseError(f"nginx has an unknown limit_req_zone: {' '.join(words)[:120]!r}")
+        raise ParseError("it is no limit_req_zone")
     key = words[0].strip("\"'")
     return RateZone(name, key, size, given["rate"])
 
 
-def _parse_use(words: list[str]) -> ZoneUse:
+def _parse_use(parameters: str) -> ZoneUse:
+    words = parameters.split()
     given = _parse_parameters(words)
     if "zone" not in given:
-        raise ParseError(f"nginx has an unknown limit_req: {' '.join(words)[:120]!r}")
+        raise ParseError("it is no limit_req")
     burst = given.get("burst", "0")
     return ZoneUse(given["zone"], int(burst) if burst.isdecimal() else 0, "nodelay" in words)
 
@@ -139,13 +141,19 @@ def parse_counts(answer: str) -> LimitCounts | None:
         return None
     if head != "some":
         raise ParseError(f"the log script printed {answer[:200]!r} instead of counts")
-    counts: dict[str, dict[str, int]] = {"limiting requests": {}, "delaying request": {}}
-    for line in lines:
-        found = re.fullmatch(r"\s*(\d+) (limiting requests|delaying request) by zone (.*)", line)
-        if found is None:
-            raise ParseError(f"the log script printed the row {line[:120]!r}")
-        counts[found[2]][found[3]] = int(found[1])
-    return LimitCounts(counts["limiting requests"], counts["delaying request"])
+    counts = parse_each(lines, _parse_count)
+    refused, delayed = (
+        NamedRows((zone, count) for count, kind, zone in counts if kind == wanted)
+        for wanted in ("limiting requests", "delaying request")
+    )
+    return LimitCounts(NamedRows(refused.items(), counts.odd), delayed)
+
+
+def _parse_count(line: str) -> tuple[int, str, str]:
+    found = re.fullmatch(r"\s*(\d+) (limiting requests|delaying request) by zone (.*)", line)
+    if found is None:
+        raise ParseError("it is no count of a zone")
+    return int(found[1]), found[2], found[3]
 
 
 SUDO = (

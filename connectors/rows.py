@@ -6,6 +6,7 @@ include it.
 """
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, TypeVar, cast
@@ -16,7 +17,7 @@ K = TypeVar("K")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_MAX_TEXT = 300
+_MAX_TEXT = 4000
 _UNKNOWN = "its format is unknown"
 
 
@@ -40,9 +41,10 @@ class Rows(tuple[T, ...]):
         rows.odd = tuple(odd)
         return rows
 
-    def map(self, build: Callable[[T], R]) -> "Rows[R]":
-        """Return the rows that are built from these, with the same odd ones."""
-        return Rows(map(build, self), self.odd)
+    def parse(self, parse: Callable[[T], R | None]) -> "Rows[R]":
+        """Parse each row further, and keep the odd ones of both."""
+        parsed = parse_each(self, parse)
+        return Rows(parsed, [*self.odd, *parsed.odd])
 
 
 class NamedRows(dict[K, T]):
@@ -51,6 +53,13 @@ class NamedRows(dict[K, T]):
     def __init__(self, good: Iterable[tuple[K, T]] = (), odd: Iterable[OddRow] = ()) -> None:
         super().__init__(good)
         self.odd = tuple(odd)
+
+    def require(self, name: K) -> T:
+        """Return the row of this name. Raises ParseError, with the odd rows, if there is none."""
+        if name in self:
+            return self[name]
+        texts = "; ".join(f"{odd.text!r}: {odd.reason}" for odd in self.odd)
+        raise ParseError(f"{name} is missing in the output{f', which has {texts}' * bool(texts)}")
 
 
 def parse_each(rows: Iterable[R], parse: Callable[[R], T | None]) -> Rows[T]:
@@ -78,11 +87,43 @@ def parse_named(rows: Mapping[str, R], parse: Callable[[str, R], T]) -> NamedRow
     return NamedRows(parsed, parsed.odd)
 
 
+def split_blocks(lines: Iterable[str], *, head: str, inner: str) -> Iterator[str]:
+    """Yield each row of several lines as one text.
+
+    A line that is none of a row is yielded by itself, so that it is odd.
+
+    head: the regular expression of the first line of a row. inner: that of the others.
+    """
+    block = list[str]()
+    for line in lines:
+        if re.match(head, line):
+            if block:
+                yield "\n".join(block)
+            block = [line]
+        elif block and re.match(inner, line):
+            block.append(line)
+        elif line.strip():
+            yield line
+    if block:
+        yield "\n".join(block)
+
+
 def make_odd_row(row: object, reason: str = _UNKNOWN) -> OddRow:
     """Return a row that is not understood. row: its text, or a value of a JSON document."""
-    text = row if isinstance(row, str) else json.dumps(row, default=str, ensure_ascii=False)
+    is_json = isinstance(row, (dict, list, tuple, int, float, bool)) or row is None
+    value = cast("Any", row)
+    text = json.dumps(value, default=str, ensure_ascii=False) if is_json else str(value)
     lines = (line.strip() for line in text.splitlines())
     return OddRow(" / ".join(line for line in lines if line)[:_MAX_TEXT], reason)
+
+
+def join_rows(parts: Iterable[Rows[T]], odd: Iterable[OddRow] = ()) -> Rows[T]:
+    """Return the rows of several lists as one."""
+    parts = [*parts]
+    return Rows(
+        (row for part in parts for row in part),
+        [*odd, *(row for part in parts for row in part.odd)],
+    )
 
 
 def list_odd_rows(value: object) -> Iterator[OddRow]:

@@ -19,6 +19,7 @@ from connectors import probation
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
+from connectors.rows import NamedRows, Rows, parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
@@ -183,20 +184,20 @@ def try_limits(interface: str, rates: Rates) -> Shell:
     return Shell(words, root=True, hints=_HINTS)
 
 
-def parse_interfaces(answer: str) -> Mapping[str, ShapedInterface]:
+def parse_interfaces(answer: str) -> NamedRows[str, ShapedInterface]:
     try:
         links, queues, *marks = answer.splitlines()
         found, qdiscs = _parse_rows(links), _parse_rows(queues)
-        led = {_parse_redirection(line) for line in marks}
-        return {
-            link["ifname"]: _parse_interface(link, qdiscs, led)
-            for link in found
-            if not link["ifname"].startswith(_OURS)
-        }
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, TypeError):
         raise ParseError(
             f"ip and tc printed {answer[:200]!r} instead of interfaces and their queues"
         ) from None
+    led = parse_each(marks, _parse_redirection)
+    queues_of = parse_each(qdiscs, _parse_placed_queue)
+    interfaces = parse_each(found, lambda link: _parse_interface(link, queues_of, {*led}))
+    return NamedRows(
+        ((each.name, each) for each in interfaces), [*led.odd, *queues_of.odd, *interfaces.odd]
+    )
 
 
 def _parse_rows(line: str) -> list[dict[str, Any]]:
@@ -213,51 +214,59 @@ def _parse_redirection(line: str) -> str:
     return mark[1]
 
 
+@dataclass(frozen=True)
+class _PlacedQueue:
+    device: str
+    is_own: bool
+    is_configured: bool
+    queue: QueueingDiscipline
+
+
 def _parse_interface(
-    link: Mapping[str, Any], qdiscs: Sequence[Mapping[str, Any]], led: set[str]
-) -> ShapedInterface:
-    name = str(link["ifname"])
-    put = [each for each in qdiscs if each["dev"] == name and _is_configured(each)]
-    up = [each for each in put if _is_own_queue(each)]
-    inner = f"{_OURS}{link['ifindex']}"
-    down = [each for each in qdiscs if each["dev"] == inner and _is_own_queue(each)]
+    link: Any, queues: Sequence[_PlacedQueue], led: set[str]
+) -> ShapedInterface | None:
+    name, inner = str(link["ifname"]), f"{_OURS}{link['ifindex']}"
+    if name.startswith(_OURS):
+        return None
+    put = [each for each in queues if each.device == name and each.is_configured]
+    up = [each.queue for each in put if each.is_own]
+    down = [each.queue for each in queues if each.device == inner and each.is_own]
     down = down if name in led else []
-    others = [each for each in put if each not in up and not (down and each["kind"] == "ingress")]
+    others = [each.queue for each in put if not each.is_own]
     return ShapedInterface(
         name=name,
         is_loopback="LOOPBACK" in link["flags"],
-        down_queue=_parse_queue(down[0]) if down else None,
-        up_queue=_parse_queue(up[0]) if up else None,
-        foreign_queues=tuple(map(_parse_queue, others)),
+        down_queue=down[0] if down else None,
+        up_queue=up[0] if up else None,
+        foreign_queues=tuple(each for each in others if not (down and each.kind == "ingress")),
     )
 
 
-def _is_configured(queue: Mapping[str, Any]) -> bool:
-    return queue["kind"] in ("ingress", "clsact") or (
-        bool(queue.get("root")) and queue["handle"] != "0:"
+def _parse_placed_queue(qdisc: Any) -> _PlacedQueue:
+    kind, is_root = str(qdisc["kind"]), bool(qdisc.get("root"))
+    is_incoming = kind in ("ingress", "clsact")
+    return _PlacedQueue(
+        device=str(qdisc["dev"]),
+        is_own=is_root and (kind, qdisc["handle"]) == ("tbf", _HANDLE),
+        is_configured=is_incoming or (is_root and qdisc["handle"] != "0:"),
+        queue=QueueingDiscipline(
+            kind=kind,
+            rate=int(qdisc["options"]["rate"]) * 8 // 1000 if kind == "tbf" else None,
+            dropped=int(qdisc["drops"]),
+            overlimits=int(qdisc["overlimits"]),
+        ),
     )
 
 
-def _is_own_queue(queue: Mapping[str, Any]) -> bool:
-    return bool(queue.get("root")) and (queue["kind"], queue["handle"]) == ("tbf", _HANDLE)
+def parse_classes(answer: str) -> Rows[str]:
+    return parse_each(filter(None, answer.splitlines()), _parse_class)
 
 
-def _parse_queue(qdisc: Mapping[str, Any]) -> QueueingDiscipline:
-    rate = qdisc["options"].get("rate")
-    return QueueingDiscipline(
-        kind=str(qdisc["kind"]),
-        rate=None if qdisc["kind"] != "tbf" else int(rate) * 8 // 1000,
-        dropped=int(qdisc["drops"]),
-        overlimits=int(qdisc["overlimits"]),
-    )
-
-
-def parse_classes(answer: str) -> Sequence[str]:
-    lines = [line for line in answer.splitlines() if line]
-    found = [re.match(r"class htb (\S+) .*?rate (\S+) ceil (\S+)", line) for line in lines]
-    if not all(found):
-        raise ParseError(f"tc printed {answer[:200]!r} instead of classes of htb")
-    return [f"class {each[1]} {each[2]} to {each[3]}" for each in found if each]
+def _parse_class(line: str) -> str:
+    found = re.match(r"class htb (\S+) .*?rate (\S+) ceil (\S+)", line)
+    if found is None:
+        raise ParseError("it is no class of htb")
+    return f"class {found[1]} {found[2]} to {found[3]}"
 
 
 _INTERFACE = WordPattern(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,14}")

@@ -17,6 +17,7 @@ from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from connectors.amounts import format_duration
 from connectors.command import quote_text
 from connectors.errors import CommandError, ParseError
+from connectors.rows import Rows, parse_each
 
 Key = IPv4Address | IPv6Address | str
 
@@ -110,7 +111,7 @@ class TableEntry:
 @dataclass(frozen=True)
 class StickTable:
     head: TableHead
-    entries: tuple[TableEntry, ...]
+    entries: Rows[TableEntry]
 
 
 def format_key(head: TableHead, key: Key) -> str:
@@ -165,16 +166,16 @@ def _format_alternative(text: str) -> str:
     return f": write it as {mapped}" if mapped else ""
 
 
-def parse_heads(answer: str) -> tuple[TableHead, ...]:
+def parse_heads(answer: str) -> Rows[TableHead]:
     """Parse `show table`."""
-    return tuple(_parse_head(line) for line in _split_lines(answer))
+    return parse_each(_split_lines(answer), _parse_head)
 
 
 def parse_table(answer: str) -> StickTable:
     """Parse `show table NAME`, filtered or not."""
     first, *rest = _split_lines(answer) or [""]
     head = _parse_head(first)
-    return StickTable(head, tuple(_parse_entry_line(line, head.type) for line in rest))
+    return StickTable(head, parse_each(rest, lambda line: _parse_entry_line(line, head.type)))
 
 
 def parse_entry(answer: str, key: str) -> TableEntry | None:
@@ -182,9 +183,10 @@ def parse_entry(answer: str, key: str) -> TableEntry | None:
     if not _split_lines(answer):
         return None
     entries = parse_table(answer).entries
-    if [entry.key for entry in entries] != [key]:
+    if entries.odd or [entry.key for entry in entries] != [key]:
         keys = ", ".join(entry.key for entry in entries) or "no key"
-        raise ParseError(f"HAProxy returned {keys} instead of {key}")
+        odd = "".join(f"; {each.text!r}: {each.reason}" for each in entries.odd)
+        raise ParseError(f"HAProxy returned {keys} instead of {key}{odd}")
     return entries[0]
 
 
@@ -210,7 +212,7 @@ def _parse_entry_line(line: str, kind: str) -> TableEntry:
         raise CommandError(NEEDS_OPERATOR)
     found = _ENTRY.fullmatch(line)
     if found is None:
-        raise ParseError(f"HAProxy returned an entry in an unknown format: {line[:200]!r}")
+        raise ParseError("it is no entry of a table")
     key, use, expires, kept = found.groups()
     numbers = [part for part in _parse_counters(kept) if part[2].isdecimal()]
     plain = {name: int(value) for name, period, value in numbers if not period}
@@ -224,7 +226,7 @@ def _parse_counters(text: str) -> Iterator[tuple[str, str, str]]:
     for word in text.split():
         found = _COUNTER.fullmatch(word)
         if found is None:
-            raise ParseError(f"HAProxy returned a counter in an unknown format: {word[:200]!r}")
+            raise ParseError(f"the format of its counter {word[:80]!r} is unknown")
         yield found[1], found[2] or "", found[3]
 
 
@@ -236,7 +238,7 @@ def _parse_key(text: str, kind: str) -> str:
         if kind == "ipv6":
             return str(IPv6Address(text))
     except AddressValueError:
-        raise ParseError(f"HAProxy returned {text[:200]!r} instead of an address") from None
+        raise ParseError(f"{text[:80]!r} is no address") from None
     return _unescape_text(text) if kind == "string" else text
 
 

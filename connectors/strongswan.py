@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 from connectors.sudo import SudoRule
 
 _HINTS = (
@@ -21,6 +22,10 @@ _TOKEN = re.compile(r"[{}]|[^\s{}=\[\]]+=\[[^\]]*\]|[^\s{}]+")
 _STATE = re.compile(r"^ *(\S+?)([\[{])\d+[\]}]: +([A-Z_]+)(?=,| \d)(.*)$", re.MULTILINE)
 _CONNECTION = re.compile(r"^ *(\S+): +(\S+)\.\.\.(\S+)  IKEv", re.MULTILINE)
 _CHILD = re.compile(r"^ *(\S+): +child: +(.*?)(?: TUNNEL| TRANSPORT)", re.MULTILINE)
+
+
+# What the lines of one association begin with.
+_NAMED = r" *(\S+?[\[{]\d+[\]}]): "
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,10 @@ def query_old_status() -> Query[tuple[Sequence[Connection], Sequence[Tunnel]]]:
     return Query(shell, parse_old_status)
 
 
-def parse_tunnels(answer: str) -> Sequence[Tunnel]:
-    return [
-        tunnel
-        for name, association in _list_events(answer, "list-sas")
-        for tunnel in _list_tunnels(name, association)
-    ]
+def parse_tunnels(answer: str) -> Rows[Tunnel]:
+    events = _list_events(answer, "list-sas")
+    tunnels = (tunnel for name, each in events for tunnel in _list_tunnels(name, each))
+    return Rows(tunnels, events.odd)
 
 
 def _list_tunnels(name: str, association: _Section) -> Iterator[Tunnel]:
@@ -113,23 +116,31 @@ def _list_tunnels(name: str, association: _Section) -> Iterator[Tunnel]:
         )
 
 
-def parse_connections(answer: str) -> Sequence[Connection]:
-    return [
-        Connection(
-            name,
-            section.values.get("remote_addrs", "").strip("[]"),
-            [child for child, _ in section.find("children").sections],
-        )
-        for name, section in _list_events(answer, "list-conns")
-    ]
+def parse_connections(answer: str) -> Rows[Connection]:
+    events = _list_events(answer, "list-conns")
+    return events.parse(lambda event: _make_connection(*event))
 
 
-def _list_events(answer: str, command: str) -> Iterator[tuple[str, _Section]]:
-    if f"{command} reply {{" not in answer:
-        raise ParseError(f"swanctl printed {answer[:200]!r} instead of a reply to {command}")
-    for name, section in _parse_sections(answer).sections:
-        if name == "event":
-            yield from section.sections
+def _make_connection(name: str, section: _Section) -> Connection:
+    peer = section.values.get("remote_addrs", "").strip("[]")
+    return Connection(name, peer, [child for child, _ in section.find("children").sections])
+
+
+def _list_events(answer: str, command: str) -> Rows[tuple[str, _Section]]:
+    """Return the sections of the events, of which each is a line of its own."""
+    if not re.search(rf"(?m)^{command} reply {{", answer):
+        raise ParseError(f"swanctl printed {answer[-200:]!r} instead of a reply to {command}")
+    found = parse_each(answer.splitlines(), lambda line: _parse_event(line, command))
+    return Rows((section for event in found for section in event), found.odd)
+
+
+def _parse_event(line: str, command: str) -> Sequence[tuple[str, _Section]] | None:
+    if line.startswith(f"{command} reply {{") or not line.strip():
+        return None
+    ((name, event),) = _parse_sections(line.partition(" ")[2]).sections
+    if name != "event":
+        raise ParseError("it is no event")
+    return event.sections
 
 
 def _parse_sections(text: str) -> _Section:
@@ -147,7 +158,7 @@ def _parse_sections(text: str) -> _Section:
         bare = ""
         if piece == "}":
             if len(stack) == 1:
-                raise ParseError(f"swanctl printed a brace too many: {text[-100:]!r}")
+                raise ParseError("it has a brace too many")
             stack.pop()
             last = ""
         elif "=" in piece:
@@ -158,7 +169,7 @@ def _parse_sections(text: str) -> _Section:
         else:
             bare = piece
     if len(stack) != 1:
-        raise ParseError(f"swanctl was cut off after {text[-100:]!r}")
+        raise ParseError("it was cut off")
     return stack[0]
 
 
@@ -166,25 +177,43 @@ def _parse_number(text: str | None) -> int | None:
     return int(text) if text and text.isdecimal() else None
 
 
-def parse_old_status(answer: str) -> tuple[Sequence[Connection], Sequence[Tunnel]]:
+def parse_old_status(answer: str) -> tuple[Rows[Connection], Rows[Tunnel]]:
     head, found, tail = answer.partition("Security Associations (")
     if not found:
         raise ParseError(f"ipsec printed {answer[:200]!r} instead of its status")
-    children = _CHILD.findall(head)
-    connections = [
-        Connection(name, peer, [name for child, _ in children if child == name])
-        for name, _, peer in _CONNECTION.findall(head)
-    ]
-    tunnels = [
-        Tunnel(
-            name,
-            name if kind == "{" else "",
-            state,
-            _parse_peer(rest),
-        )
-        for name, kind, state, rest in _STATE.findall(tail)
-    ]
-    return connections, tunnels
+    _, _, listed = head.partition("Connections:\n")
+    configured = re.split(r"(?m)^(?:Routed|Shunted) Connections:$", listed)[0]
+    return (
+        parse_each(_group_lines(configured, r" *(\S+?): "), _parse_old_connection),
+        parse_each(_group_lines(tail.partition("\n")[2], _NAMED), _parse_old_tunnel),
+    )
+
+
+def _group_lines(text: str, key: str) -> Sequence[str]:
+    """Return the lines of each connection or association together; other lines by themselves."""
+    groups: dict[str, list[str]] = {}
+    for line in filter(str.strip, text.splitlines()):
+        found = re.match(key, line)
+        groups.setdefault(found[1] if found else line, []).append(line)
+    return ["\n".join(lines) for lines in groups.values()]
+
+
+def _parse_old_connection(lines: str) -> Connection:
+    found = _CONNECTION.match(lines)
+    if found is None:
+        raise ParseError("it is no connection")
+    children = [name for name, _ in _CHILD.findall(lines)]
+    return Connection(found[1], found[3], children)
+
+
+def _parse_old_tunnel(lines: str) -> Tunnel | None:
+    if lines.strip() == "none":
+        return None
+    found = _STATE.match(lines)
+    if found is None:
+        raise ParseError("it is no tunnel in a known state")
+    name, kind, state, rest = found.groups()
+    return Tunnel(name, name if kind == "{" else "", state, _parse_peer(rest))
 
 
 def _parse_peer(rest: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, cast
 from connectors.command import DeviceCommand, Query, QueryRunner
 from connectors.device_output import HINTS, Row, format_answer, parse_rows
 from connectors.errors import CommandError, ParseError
+from connectors.rows import Rows, make_odd_row, parse_each
 
 # Cisco's flags of a member of a port-channel, by its own legend.
 _FLAGS = {
@@ -110,7 +111,7 @@ class Vlan:
     """None where the device does not list them."""
 
 
-def query_ports() -> Query[tuple[SwitchPort, ...]]:
+def query_ports() -> Query[Rows[SwitchPort]]:
     commands = {
         "cisco_ios": "show interfaces status",
         "dell_powerconnect": "show interfaces status",
@@ -122,7 +123,7 @@ def query_ports() -> Query[tuple[SwitchPort, ...]]:
     return Query(_make_command(commands), parse_ports)
 
 
-def read_ports(run_query: QueryRunner, host: str) -> tuple[SwitchPort, ...]:
+def read_ports(run_query: QueryRunner, host: str) -> Rows[SwitchPort]:
     """Read all ports, with the faults of those that are err-disabled."""
     ports = run_query(host, query_ports())
     if not any(port.state == _ERR_DISABLED for port in ports):
@@ -131,11 +132,12 @@ def read_ports(run_query: QueryRunner, host: str) -> tuple[SwitchPort, ...]:
         reasons = run_query(host, query_stop_reasons())
     except CommandError:  # an old version lacks the command
         reasons = dict[str, str]()
-    return tuple(
-        replace(port, fault=f"{_ERR_DISABLED} ({reasons.get(port.name, 'reason not shown')})")
-        if port.state == _ERR_DISABLED
-        else port
-        for port in ports
+    return ports.parse(
+        lambda port: (
+            replace(port, fault=f"{_ERR_DISABLED} ({reasons.get(port.name, 'reason not shown')})")
+            if port.state == _ERR_DISABLED
+            else port
+        )
     )
 
 
@@ -148,7 +150,7 @@ def query_stop_reasons() -> Query[Mapping[str, str]]:
     return Query(_make_command(commands), lambda answer: dict(_STOPPED.findall(answer)))
 
 
-def query_lags() -> Query[tuple[Lag, ...]]:
+def query_lags() -> Query[Rows[Lag]]:
     commands = {
         "cisco_ios": "show etherchannel summary",
         "dell_powerconnect": "show interfaces status",
@@ -158,7 +160,7 @@ def query_lags() -> Query[tuple[Lag, ...]]:
     return Query(_make_command(commands), parse_lags)
 
 
-def query_vlans() -> Query[tuple[Vlan, ...]]:
+def query_vlans() -> Query[Rows[Vlan]]:
     commands = {
         "cisco_ios": "show vlan",
         "dell_powerconnect": "show vlan",
@@ -192,71 +194,60 @@ def find_lag(name: str, lags: Sequence[Lag]) -> Lag | None:
     return next((lag for lag in lags if lag.number == number), None)
 
 
-def parse_ports(answer: str) -> tuple[SwitchPort, ...]:
+def parse_ports(answer: str) -> Rows[SwitchPort]:
     if answer.lstrip().startswith("{"):
         return _parse_frr_ports(answer)
     signs = (table for table in _PORT_TABLES if re.search(table[0], answer, re.MULTILINE))
     _, template, parse = next(signs)
     # The template of Junos does not know this one state, in two words.
     rows = parse_rows(template, answer.replace("Administratively down", "Disabled"))
-    return tuple(port for port in map(parse, rows) if port.state)
+    return rows.parse(lambda row: port if (port := parse(row)).state else None)
 
 
-def parse_lags(answer: str) -> tuple[Lag, ...]:
+def parse_lags(answer: str) -> Rows[Lag]:
     """Return all link aggregations. A device without any prints so."""
     if "Mdix" in answer:
         return _parse_dell_lags(answer)
     if answer.lstrip().startswith("Aggregated interface:"):
-        return tuple(
-            map(_parse_junos_lag, parse_rows("juniper_junos_show_lacp_interfaces", answer))
-        )
+        return parse_rows("juniper_junos_show_lacp_interfaces", answer).parse(_parse_junos_lag)
     if re.search(r"^Number of channels in use:", answer, re.MULTILINE):
         return _parse_arista_lags(answer)
     in_use = re.search(r"^Number of channel-groups in use:\s*(\d+)", answer, re.MULTILINE)
     if in_use is None:
         raise ParseError(f"the device printed no port-channels: {format_answer(answer)}")
     if in_use[1] == "0":
-        return ()
-    found = tuple(
-        _parse_cisco_lag(row) for row in parse_rows("cisco_ios_show_etherchannel_summary", answer)
-    )
-    if len(found) != int(in_use[1]):
-        raise ParseError(
-            f"the device counts {in_use[1]} port-channels, and {len(found)} could be parsed"
-        )
-    return found
+        return Rows()
+    found = parse_rows("cisco_ios_show_etherchannel_summary", answer).parse(_parse_cisco_lag)
+    if found.odd or len(found) == int(in_use[1]):
+        return found
+    return Rows(found, [make_odd_row(in_use[0], f"{len(found)} of them could be read")])
 
 
-def parse_vlans(answer: str) -> tuple[Vlan, ...]:
+def parse_vlans(answer: str) -> Rows[Vlan]:
     if "Authorization" in answer:
         return _parse_dell_vlans(answer)
     if "Routing instance" in answer:
-        rows = parse_rows("juniper_junos_show_vlans", answer)
-        return tuple(
-            _make_vlan(
-                row,
-                "TAG",
-                "active",
-                tuple(each.rstrip("*") for each in row.get_texts("INTERFACES")),
-            )
-            for row in rows
-        )
+        return parse_rows("juniper_junos_show_vlans", answer).parse(_parse_junos_vlan)
     if "802.1Q VLAN ID" in answer:
         rows = parse_rows("hp_procurve_show_vlans", answer)
-        return tuple(_make_vlan(row, "VLAN_ID", "active", None) for row in rows)
+        return rows.parse(lambda row: _make_vlan(row, "VLAN_ID", "active", None))
     is_arista = re.search(r"^VLAN +Name[^\n]*\n-{5} -", answer, re.MULTILINE)
-    template = "arista_eos_show_vlan" if is_arista else "cisco_ios_show_vlan"
-    return tuple(
-        _make_vlan(row, "VLAN_ID", row.get_text("STATUS"), row.get_texts("INTERFACES"))
-        for row in parse_rows(template, answer)
+    rows = parse_rows("arista_eos_show_vlan" if is_arista else "cisco_ios_show_vlan", answer)
+    return rows.parse(
+        lambda row: _make_vlan(row, "VLAN_ID", row.get_text("STATUS"), row.get_texts("INTERFACES"))
     )
+
+
+def _parse_junos_vlan(row: Row) -> Vlan:
+    ports = tuple(each.rstrip("*") for each in row.get_texts("INTERFACES"))
+    return _make_vlan(row, "TAG", "active", ports)
 
 
 def _make_vlan(row: Row, number: str, state: str, ports: tuple[str, ...] | None) -> Vlan:
     return Vlan(row.get_number(number), row.get_text("VLAN_NAME"), state, ports)
 
 
-def _parse_dell_vlans(answer: str) -> tuple[Vlan, ...]:
+def _parse_dell_vlans(answer: str) -> Rows[Vlan]:
     """Parse a table in columns. Names and ports that are too long go on in the next line."""
     lines = answer.splitlines()
     (rule, *_) = [n for n, line in enumerate(lines) if re.match(r"-+ -+ -+ ", line)] or [None]
@@ -270,12 +261,15 @@ def _parse_dell_vlans(answer: str) -> tuple[Vlan, ...]:
             rows.append([number, name, ports])
         elif rows:
             rows[-1] = [rows[-1][0], rows[-1][1] + name, rows[-1][2] + ports]
-    if not rows or not all(row[0].isdecimal() for row in rows):
+    if not rows:
         raise ParseError(f"the device printed no VLANs: {format_answer(answer)}")
-    return tuple(
-        Vlan(int(number), name, "active", tuple(re.findall(r"[^,(]+(?:\([^)]*\))?", ports)))
-        for number, name, ports in rows
-    )
+    return parse_each(rows, lambda row: _parse_dell_vlan(*row))
+
+
+def _parse_dell_vlan(number: str, name: str, ports: str) -> Vlan:
+    if not number.isdecimal():
+        raise ParseError(f"{number!r} is no VLAN")
+    return Vlan(int(number), name, "active", tuple(re.findall(r"[^,(]+(?:\([^)]*\))?", ports)))
 
 
 def _parse_cisco_port(row: Row) -> SwitchPort:
@@ -329,18 +323,19 @@ _PORT_TABLES: tuple[tuple[str, str, Callable[[Row], SwitchPort]], ...] = (
 )
 
 
-def _parse_frr_ports(answer: str) -> tuple[SwitchPort, ...]:
+def _parse_frr_ports(answer: str) -> Rows[SwitchPort]:
     """Parse FRR's `show interface brief json`; its `up` does not always mean a cable."""
     try:
-        listed = cast("Mapping[str, Mapping[str, Any]]", json.loads(answer))
-        return tuple(
-            SwitchPort(name, str(port["status"]), note=", ".join(map(str, port["addresses"])))
-            for name, port in listed.items()
-        )
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise ParseError(
-            f"FRR printed ports in an unknown format: {format_answer(answer)}"
-        ) from None
+        listed = json.loads(answer)
+    except ValueError:
+        listed = None
+    if not isinstance(listed, dict):
+        raise ParseError(f"FRR printed ports in an unknown format: {format_answer(answer)}")
+    return parse_each(cast("dict[str, Any]", listed).items(), lambda each: _parse_frr_port(*each))
+
+
+def _parse_frr_port(name: str, port: Any) -> SwitchPort:
+    return SwitchPort(name, str(port["status"]), note=", ".join(map(str, port["addresses"])))
 
 
 def _parse_cisco_lag(row: Row) -> Lag:
@@ -355,36 +350,36 @@ def _parse_cisco_lag(row: Row) -> Lag:
     )
 
 
-def _parse_dell_lags(answer: str) -> tuple[Lag, ...]:
+def _parse_dell_lags(answer: str) -> Rows[Lag]:
     _, found, table = answer.partition("\nCh ")
     lines = [line for line in table.splitlines()[1:] if line.strip(" -")]
-    matches = [_DELL_CHANNEL.fullmatch(line) for line in lines]
-    if not found or not lines or None in matches:
+    if not found or not lines:
         raise ParseError(f"the device printed no channels: {format_answer(answer[-300:])}")
-    present = [match for match in matches if match and match[3] != "Not Present"]
-    return tuple(Lag(match[1], match[3] == "Up", "", None) for match in present)
+    return parse_each(lines, _parse_dell_lag)
 
 
-def _parse_arista_lags(answer: str) -> tuple[Lag, ...]:
+def _parse_dell_lag(line: str) -> Lag | None:
+    match = _DELL_CHANNEL.fullmatch(line)
+    if match is None:
+        raise ParseError("it is no channel")
+    return Lag(match[1], match[3] == "Up", "", None) if match[3] != "Not Present" else None
+
+
+def _parse_arista_lags(answer: str) -> Rows[Lag]:
     """Parse a table that lists channels without a link too, and counts only those in use."""
     if re.search(r"^ *-+ -+ -+\s*\Z", answer, re.MULTILINE):
-        return ()
-    return tuple(
-        Lag(
-            row.get_text("BUNDLE_NAME"),
-            row.get_text("BUNDLE_STATUS") == "U",
-            row.get_text("BUNDLE_PROTOCOL"),
-            tuple(
-                LagMember(name, _FLAGS.get(flags[:1], flags))
-                for name, flags in zip(
-                    row.get_texts("MEMBER_INTERFACE"),
-                    row.get_texts("MEMBER_INTERFACE_STATUS"),
-                    strict=True,
-                )
-            ),
-        )
-        for row in parse_rows("arista_eos_show_port-channel_summary", answer)
+        return Rows()
+    return parse_rows("arista_eos_show_port-channel_summary", answer).parse(_parse_arista_lag)
+
+
+def _parse_arista_lag(row: Row) -> Lag:
+    names, flags = row.get_texts("MEMBER_INTERFACE"), row.get_texts("MEMBER_INTERFACE_STATUS")
+    members = tuple(
+        LagMember(name, _FLAGS.get(each[:1], each))
+        for name, each in zip(names, flags, strict=True)
     )
+    is_up = row.get_text("BUNDLE_STATUS") == "U"
+    return Lag(row.get_text("BUNDLE_NAME"), is_up, row.get_text("BUNDLE_PROTOCOL"), members)
 
 
 def _parse_junos_lag(row: Row) -> Lag:

@@ -4,12 +4,12 @@ Which platform has which table is given by the templates of ntc-templates.
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from connectors.command import DeviceCommand, Query
-from connectors.device_output import HINTS, Row, parse_rows
+from connectors.device_output import HINTS, Row, format_answer, parse_row, parse_rows
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 
 # How a table without a row begins or ends.
 _NO_NEIGHBOUR = re.compile(
@@ -20,6 +20,9 @@ _NO_NEIGHBOUR = re.compile(
 # Junos prints flags: dynamic or static, and who learned it.
 _KINDS = {"DL": "dynamic", "DR": "dynamic", "DLR": "dynamic", "S": "static"}
 _NO_ADDRESS = re.compile(r"Total Mac Addresses for this criterion: 0|^[ +-]+\s*\Z", re.MULTILINE)
+
+# Where a Cisco device begins an interface.
+_INTERFACE = re.compile(r"^(?=\S+ is )", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -118,18 +121,18 @@ _LLDP_TABLES = (
 _CDP_TABLES = (_Table("", "cisco_ios_show_cdp_neighbors", (*_NAMES, "CAPABILITIES")),)
 
 
-def query_lldp_neighbours() -> Query[tuple[Neighbour, ...]]:
+def query_lldp_neighbours() -> Query[Rows[Neighbour]]:
     lines = (*("show lldp neighbors",) * 3, "show lldp info remote-device")
     platforms = ("cisco_ios", "arista_eos", "juniper_junos", "hp_procurve")
     return Query(DeviceCommand(lines, platforms=platforms, hints=HINTS), parse_lldp_neighbours)
 
 
-def query_cdp_neighbours() -> Query[tuple[Neighbour, ...]]:
+def query_cdp_neighbours() -> Query[Rows[Neighbour]]:
     command = DeviceCommand(("show cdp neighbors",), platforms=("cisco_ios",), hints=HINTS)
     return Query(command, parse_cdp_neighbours)
 
 
-def query_addresses() -> Query[tuple[LearnedAddress, ...]]:
+def query_addresses() -> Query[Rows[LearnedAddress]]:
     commands = {
         "cisco_ios": "show mac address-table",
         "arista_eos": "show mac address-table",
@@ -141,68 +144,79 @@ def query_addresses() -> Query[tuple[LearnedAddress, ...]]:
     return Query(command, parse_addresses)
 
 
-def query_errors() -> Query[tuple[PortErrors, ...]]:
+def query_errors() -> Query[Rows[PortErrors]]:
     command = DeviceCommand(
         ("show interfaces", "show interfaces"), platforms=("cisco_ios", "hp_procurve"), hints=HINTS
     )
     return Query(command, parse_errors)
 
 
-def parse_lldp_neighbours(answer: str) -> tuple[Neighbour, ...]:
+def parse_lldp_neighbours(answer: str) -> Rows[Neighbour]:
     return _parse_neighbours(_LLDP_TABLES, "LLDP", answer)
 
 
-def parse_cdp_neighbours(answer: str) -> tuple[Neighbour, ...]:
+def parse_cdp_neighbours(answer: str) -> Rows[Neighbour]:
     return _parse_neighbours(_CDP_TABLES, "CDP", answer)
 
 
-def parse_addresses(answer: str) -> tuple[LearnedAddress, ...]:
+def parse_addresses(answer: str) -> Rows[LearnedAddress]:
     if _NO_ADDRESS.search(answer):
-        return ()
-    return tuple(
-        LearnedAddress(address, vlan, port, _KINDS.get(kind, kind.lower()))
-        for address, vlan, port, kind in _parse_cells(_ADDRESS_TABLES, answer)
-    )
+        return Rows()
+    return _parse_cells(_ADDRESS_TABLES, answer).parse(_parse_address)
 
 
-def _parse_neighbours(
-    tables: tuple[_Table, ...], protocol: str, answer: str
-) -> tuple[Neighbour, ...]:
+def _parse_address(cells: tuple[str, ...]) -> LearnedAddress:
+    address, vlan, port, kind = cells
+    return LearnedAddress(address, vlan, port, _KINDS.get(kind, kind.lower()))
+
+
+def _parse_neighbours(tables: tuple[_Table, ...], protocol: str, answer: str) -> Rows[Neighbour]:
     if _NO_NEIGHBOUR.search(answer):
-        return ()
-    return tuple(
-        Neighbour(port, name, far_port, protocol, frozenset(re.findall(r"[A-Za-z]", capabilities)))
-        for port, name, far_port, capabilities in _parse_cells(tables, answer)
-    )
+        return Rows()
+
+    def parse_neighbour(cells: tuple[str, ...]) -> Neighbour:
+        port, name, far_port, capabilities = cells
+        letters = frozenset(re.findall(r"[A-Za-z]", capabilities))
+        return Neighbour(port, name, far_port, protocol, letters)
+
+    return _parse_cells(tables, answer).parse(parse_neighbour)
 
 
-def _parse_cells(tables: tuple[_Table, ...], answer: str) -> Iterator[tuple[str, ...]]:
-    """Yield four cells of each row; "" for a column that the platform does not have."""
+def _parse_cells(tables: tuple[_Table, ...], answer: str) -> Rows[tuple[str, ...]]:
+    """Return four cells of each row; "" for a column that the platform does not have."""
     table = next(each for each in tables if each.sign in answer)
     # Some versions print counters before the head of the table.
     start = answer.find("Port ") if table.sign == "Neighbor Device ID" else 0
-    for row in parse_rows(table.template, answer[start:]):
-        cells = [row.get_joined(column) for column in table.columns]
-        yield (*cells, *[""] * (4 - len(cells)))
+    rows = parse_rows(table.template, answer[start:])
+    missing = [""] * (4 - len(table.columns))
+    return rows.parse(lambda row: (*map(row.get_joined, table.columns), *missing))
 
 
-def parse_errors(answer: str) -> tuple[PortErrors, ...]:
+def parse_errors(answer: str) -> Rows[PortErrors]:
     if "Port Counters" in answer:
-        return tuple(
-            PortErrors(
-                row.get_text("PORT"), _count(row, "ERRORS_RX"), None, _count(row, "DROPS_TX")
-            )
-            for row in parse_rows("hp_procurve_show_interfaces", answer)
-        )
-    return tuple(
-        PortErrors(
-            row.get_text("INTERFACE"),
-            row.get_number("INPUT_ERRORS"),
-            row.get_number("CRC"),
-            row.get_number("OUTPUT_ERRORS"),
-        )
-        for row in parse_rows("cisco_ios_show_interfaces", answer)
-        if row.get_text("INPUT_ERRORS")
+        return parse_rows("hp_procurve_show_interfaces", answer).parse(_parse_hp_errors)
+    if not _INTERFACE.search(answer):
+        raise ParseError(f"the device printed no interfaces: {format_answer(answer)}")
+    return parse_each(_INTERFACE.split(answer), _parse_cisco_errors)
+
+
+def _parse_hp_errors(row: Row) -> PortErrors:
+    return PortErrors(
+        row.get_text("PORT"), _count(row, "ERRORS_RX"), None, _count(row, "DROPS_TX")
+    )
+
+
+def _parse_cisco_errors(text: str) -> PortErrors | None:
+    if not text.strip():
+        return None
+    row = parse_row("cisco_ios_show_interfaces", text)
+    if "errors" not in text and not row.get_text("INPUT_ERRORS"):
+        return None  # an interface without counters
+    return PortErrors(
+        row.get_text("INTERFACE"),
+        row.get_number("INPUT_ERRORS"),
+        row.get_number("CRC"),
+        row.get_number("OUTPUT_ERRORS"),
     )
 
 
@@ -210,5 +224,5 @@ def _count(row: Row, column: str) -> int:
     """Return a counter that an HP prints with commas."""
     text = row.get_text(column).replace(",", "")
     if not text.isdecimal():
-        raise ParseError(f"the device printed {text!r} as {column.lower()}: not a number")
+        raise ParseError(f"{text!r} as {column.lower()} is no number")
     return int(text)

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern
 
@@ -214,12 +215,16 @@ def format_unit(name: str) -> str:
     return name if name.endswith(".service") else f"{name}.service"
 
 
-def parse_services(answer: str) -> tuple[str, ...]:
+def parse_services(answer: str) -> Rows[str]:
     """Return names without `.service`. A failed service may have a mark before its name."""
-    lines = [line.lstrip("●*○× \t").split() for line in answer.splitlines() if line.strip()]
-    if any(len(words) < 4 or not words[0].endswith(".service") for words in lines):
-        raise ParseError(f"systemctl printed {answer[:200]!r} instead of services")
-    return tuple(words[0].removesuffix(".service") for words in lines)
+    return parse_each(filter(str.strip, answer.splitlines()), _parse_listed_service)
+
+
+def _parse_listed_service(line: str) -> str:
+    words = line.lstrip("●*○× \t").split()
+    if len(words) < 4 or not words[0].endswith(".service"):
+        raise ParseError("it is no service")
+    return words[0].removesuffix(".service")
 
 
 def parse_journal(answer: str) -> tuple[str, ...]:

@@ -1,11 +1,12 @@
 """ZFS pools: status, space, traffic, scrubs. For OpenZFS and zfs-fuse. No I/O."""
 
-from collections.abc import Iterator, Sequence
+import re
 from dataclasses import dataclass
 from datetime import datetime
 
 from connectors.command import Hint, Query, QueryRunner, Shell
 from connectors.errors import CommandError, ParseError
+from connectors.rows import Rows, parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 from connectors.zpool import OUT_OF_REACH, POOL, Pool, parse_size
@@ -171,10 +172,9 @@ def pause_scrub(pool: str) -> Shell:
     return _make_command("zpool", "scrub", "-p", pool, deadline=_SCRUB_DEADLINE)
 
 
-def parse_spaces(answer: str) -> tuple[PoolSpace, ...]:
-    return tuple(
-        _parse_space(line) for line in answer.splitlines() if line != "no pools available"
-    )
+def parse_spaces(answer: str) -> Rows[PoolSpace]:
+    lines = (line for line in answer.splitlines() if line != "no pools available")
+    return parse_each(lines, _parse_space)
 
 
 def parse_load(answer: str) -> LoadAverage:
@@ -185,41 +185,38 @@ def parse_load(answer: str) -> LoadAverage:
         raise ParseError(f"/proc/loadavg has an unknown format: {answer[:80]!r}") from None
 
 
-def parse_traffic(answer: str) -> tuple[DeviceTraffic, ...]:
+def parse_traffic(answer: str) -> Rows[DeviceTraffic]:
     """Parse `zpool iostat -v … 2` and return the rows of the second sample."""
     if answer.strip() in ("", "no pools available"):
-        return ()
-    rows = list(_parse_rows(answer.splitlines()))
-    if not rows:
-        raise ParseError(f"zpool iostat printed {answer[:200]!r} instead of traffic")
-    starts = [place for place, row in enumerate(rows) if (row[0], row[1]) == rows[0][:2]]
-    if len(starts) != 2:
-        raise ParseError("zpool iostat was cut off before its second sample: try again")
-    return tuple(_make_traffic(row) for row in rows[starts[1] :] if row[4] != "-")
+        return Rows()
+    _, *samples = re.split(r"(?m)^ +capacity +operations +bandwidth *$", answer)
+    if len(samples) != 2:
+        raise ParseError(f"zpool iostat was cut off before its second sample: {answer[-200:]!r}")
+    return parse_each(samples[1].splitlines(), _parse_traffic_line)
 
 
-def _parse_rows(lines: Sequence[str]) -> Iterator[tuple[int, str, str, str, str, str, str, str]]:
-    """Yield depth, name and the six columns of each row below the headings."""
-    for line in lines:
-        name, *columns = line.rsplit(maxsplit=6) if line.strip() else [""]
-        if len(columns) != 6 or name.startswith("-") or columns[0] == "alloc":
-            continue
-        allocated, free, reads, writes, read, written = columns
-        depth = len(name) - len(name.lstrip())
-        yield depth // 2, name.strip(), allocated, free, reads, writes, read, written
-
-
-def _make_traffic(row: tuple[int, str, str, str, str, str, str, str]) -> DeviceTraffic:
-    depth, name, _, _, reads, writes, read, written = row
+def _parse_traffic_line(line: str) -> DeviceTraffic | None:
+    name, *columns = line.rsplit(maxsplit=6) if line.strip(" -") else [""]
+    if not name or columns[:1] == ["alloc"]:
+        return None
+    _, _, reads, writes, read, written = columns
+    depth = len(name) - len(name.lstrip())
+    if reads == "-":
+        return None  # a heading of devices, such as logs
     return DeviceTraffic(
-        name, depth, parse_size(reads), parse_size(writes), parse_size(read), parse_size(written)
+        name.strip(),
+        depth // 2,
+        parse_size(reads),
+        parse_size(writes),
+        parse_size(read),
+        parse_size(written),
     )
 
 
 def _parse_space(line: str) -> PoolSpace:
     parts = line.split("\t")
     if len(parts) != 6:
-        raise ParseError(f"zpool list printed {line[:200]!r} instead of a pool")
+        raise ParseError("it is no pool")
     name, size, allocated, free, capacity, health = parts
     percent = capacity.removesuffix("%")
     return PoolSpace(

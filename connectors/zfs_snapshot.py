@@ -1,11 +1,11 @@
 """Single snapshots of ZFS datasets. No I/O."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_each
 from connectors.sudo import SudoRule, WordPattern
 from connectors.zpool import DATASET, OUT_OF_REACH
 
@@ -27,7 +27,7 @@ class Snapshots:
     """A dataset's snapshots."""
 
     dataset: str
-    names: Sequence[str]
+    names: Rows[str]
     """What comes after the @, oldest first."""
 
 
@@ -41,10 +41,16 @@ def parse_snapshots(answer: str, dataset: str) -> Snapshots:
     first, *lines = answer.splitlines() or [""]
     if first != dataset:
         raise ParseError(f"zfs list printed {first[:100]!r} instead of {dataset}")
-    prefix = f"{dataset}@"
-    return Snapshots(
-        dataset, [line.removeprefix(prefix) for line in lines if line.startswith(prefix)]
-    )
+    return Snapshots(dataset, parse_each(lines, lambda line: _parse_snapshot(line, dataset)))
+
+
+def _parse_snapshot(line: str, dataset: str) -> str | None:
+    if line.startswith(f"{dataset}/"):  # a child
+        return None
+    name = line.removeprefix(f"{dataset}@")
+    if name == line or not re.fullmatch(r"[A-Za-z0-9_.: -]+", name, re.ASCII):
+        raise ParseError("it is no snapshot")
+    return name
 
 
 def take_snapshot(dataset: str, name: str) -> Shell:

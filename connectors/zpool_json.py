@@ -7,10 +7,12 @@ times are seconds since 1970, and counters of zero may be missing.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from connectors.errors import ParseError
+from connectors.rows import Rows, parse_named
 from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev
 
 # The names of these states in the text format.
@@ -91,7 +93,7 @@ class _Version(BaseModel):
 
 class _Document(BaseModel):
     output_version: _Version
-    pools: Mapping[str, _Pool]
+    pools: Mapping[str, Any]
     time: int
 
 
@@ -105,7 +107,7 @@ class StatusDocument:
 
     host_time: datetime
     """The host's clock, in UTC."""
-    pools: tuple[Pool, ...]
+    pools: Rows[Pool]
 
 
 def parse_document(answer: str) -> StatusDocument | None:
@@ -123,10 +125,10 @@ def parse_document(answer: str) -> StatusDocument | None:
             f"zpool status -j printed a document in an unknown format: {where or 'all of it'} "
             f"({first['msg']})"
         ) from None
-    pools = document.pools.values()
-    return StatusDocument(
-        _convert_time(document.time), tuple(_make_pool(pool, document.time) for pool in pools)
+    pools = parse_named(
+        document.pools, lambda _, pool: _make_pool(_Pool.model_validate(pool), document.time)
     )
+    return StatusDocument(_convert_time(document.time), Rows(pools.values(), pools.odd))
 
 
 def _make_pool(pool: _Pool, now: int) -> Pool:

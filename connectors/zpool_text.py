@@ -22,6 +22,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from connectors.errors import ParseError
+from connectors.rows import OddRow, Rows, make_odd_row, parse_each
 from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev, parse_duration, parse_size
 
 _NO_POOLS = "no pools available"
@@ -65,38 +66,46 @@ _RATES = (
 _LEFT = re.compile(r", ((?:\d+ days? )?[\d:hm]+) to go")
 
 
-def parse_pools(answer: str) -> tuple[Pool, ...]:
+def parse_pools(answer: str) -> Rows[Pool]:
     """Parse `zpool status`, of one pool or of all."""
     text = answer.strip("\n")
     if text in ("", _NO_POOLS):
-        return ()
+        return Rows()
     before, *blocks = _BLOCK.split(text)
     if before.strip() or not blocks:
         raise ParseError(f"zpool status printed {text[:200]!r} instead of a pool")
-    return tuple(_parse_pool(block) for block in blocks)
+    pools = parse_each(blocks, _parse_pool)
+    return Rows(
+        (pool for pool, _ in pools), [*pools.odd, *(row for _, odd in pools for row in odd)]
+    )
 
 
-def _parse_pool(block: str) -> Pool:
+def _parse_pool(block: str) -> tuple[Pool, Sequence[OddRow]]:
+    """Return a pool, and its rows that are not understood, each after the name of the pool."""
     name, *lines = block.split("\n")
     parts = list(_split_sections(lines))
     known = dict(parts)
     if "state" not in known or "config" not in known:
-        raise ParseError(f"zpool status was cut off at pool {name[:60]!r}: try again")
-    vdevs = tuple(_parse_vdevs(known["config"][1:]))
-    scans = (
-        _parse_scan(heading, section, vdevs) for heading, section in parts if heading in _SCANS
+        raise ParseError("the pool was cut off: try again")
+    vdevs = _parse_vdevs(known["config"][1:])
+    scans = parse_each(
+        [(heading, section) for heading, section in parts if heading in _SCANS],
+        lambda part: _parse_scan(*part, vdevs),
     )
     files = _parse_files(known.get("errors"))
-    return Pool(
+    pool = Pool(
         name.strip(),
         known["state"][0].strip(),
         vdevs,
-        tuple(scan for scan in scans if scan),
+        scans,
         len(files) if files else _parse_errors(known.get("errors")),
         files,
         _join_lines(known.get("status", ())),
         _join_lines(known.get("action", ())),
     )
+    # The name of the pool tells what the row is about.
+    odd = [*vdevs.odd, *scans.odd]
+    return pool, [make_odd_row(f"{pool.name}: {row.text}", row.reason) for row in odd]
 
 
 def _split_sections(lines: Sequence[str]) -> Iterator[tuple[str, Sequence[str]]]:
@@ -129,25 +138,29 @@ def _parse_files(lines: Sequence[str] | None) -> tuple[str, ...]:
     return tuple(line.strip() for line in lines[1:])
 
 
-def _parse_vdevs(lines: Sequence[str]) -> Iterator[Vdev]:
-    """Yield all rows; a row is a leaf unless a deeper one follows it."""
+def _parse_vdevs(lines: Sequence[str]) -> Rows[Vdev]:
+    """Return all rows; a row is a leaf unless a deeper one follows it."""
     if not lines or lines[0].split()[:2] != ["NAME", "STATE"]:
         raise ParseError("zpool status printed no table of devices")
-    group, rows = "data", list[tuple[int, Vdev]]()
+    group, placed = "data", list[tuple[str, str]]()
     for line in lines[1:]:
         if found := _GROUP.fullmatch(line):
             group = found[1]
         else:
-            rows.append(_parse_vdev(line, group))
+            placed.append((line, group))
+    rows = parse_each(placed, lambda part: _parse_vdev(*part))
     depths = [depth for depth, _ in rows]
-    for (depth, vdev), following in zip(rows, [*depths[1:], 0], strict=True):
-        yield replace(vdev, is_leaf=following <= depth)
+    vdevs = (
+        replace(vdev, is_leaf=following <= depth)
+        for (depth, vdev), following in zip(rows, [*depths[1:], 0], strict=True)
+    )
+    return Rows(vdevs, rows.odd)
 
 
 def _parse_vdev(line: str, group: str) -> tuple[int, Vdev]:
     found = _VDEV.fullmatch(line)
     if found is None:
-        raise ParseError(f"zpool status printed a device in an unknown format: {line[:120]!r}")
+        raise ParseError("it is no device of a pool")
     indent, name, state, *counts, note = found.groups()
     read, write, checksum = (0 if count in (None, "-") else parse_size(count) for count in counts)
     return len(indent), Vdev(name, state, read, write, checksum, note or "", group)
@@ -183,7 +196,7 @@ def _parse_scan_lines(lines: Sequence[str]) -> Scan | None:
         )
     if found := _GOING.fullmatch(first):
         return _make_running_scan(found, text)
-    raise ParseError(f"zpool status printed a scan in an unknown format: {first[:120]!r}")
+    raise ParseError("it is no known scan")
 
 
 def _make_ended_scan(

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 # Odd rows that are shown; further ones are counted.
 _MOST = 5
+_MAX_TEXT = 200
 
 
 class OddRowRefused(Refused):
@@ -48,8 +49,13 @@ def read_report(
     made = report(runbook.read(collector.run_query))
     if not collector.found:
         return made
-    findings = [*made.findings, *_format_odd_rows(collector.found)]
-    return replace(made, healthy=False, findings=findings)
+    count = format_count(len(collector.found), "row is", "rows are")
+    return replace(
+        made,
+        summary=f"{made.summary}; {count} not understood",
+        healthy=False,
+        findings=[*made.findings, *_format_odd_rows(collector.found)],
+    )
 
 
 def read_plan(
@@ -101,6 +107,7 @@ def _list_object_names(change: Change[Any]) -> Iterator[str]:
 
 def _format_odd_rows(found: Sequence[tuple[str, OddRow]]) -> Iterator[str]:
     for host, odd in found[:_MOST]:
-        yield f"{host} printed a row that is not understood, {quote_text(odd.text)}: {odd.reason}"
+        text = quote_text(odd.text[:_MAX_TEXT])
+        yield f"{host} printed a row that is not understood, {text}: {odd.reason}"
     if len(found) > _MOST:
         yield f"{format_count(len(found) - _MOST, 'further row')} could not be understood"

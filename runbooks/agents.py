@@ -55,6 +55,7 @@ class BlockAgent(
 
     def plan(self, agents: AgentList) -> Plan:
         self._refuse_browsers()
+        _refuse_foreign_lines(agents)
         if self.agent in agents.refused:
             return Plan(f"{self.agent} is blocked")
         if not agents.including_count:
@@ -94,9 +95,16 @@ class UnblockAgent(
     """Unblock a user agent that `agents block` has blocked."""
 
     def plan(self, agents: AgentList) -> Plan:
+        _refuse_foreign_lines(agents)
         if self.agent in agents.refused:
             return Plan(f"{self.agent} is blocked", [self.make_step("Unblock")])
         other = next((one for one in agents.refused if one.lower() in self.agent.lower()), None)
         if other is not None:
             raise Refused(f"{self.agent} is blocked by the entry {other}: unblock {other}")
         return Plan(f"{self.agent} is not blocked by Keyturn's list")
+
+
+def _refuse_foreign_lines(agents: AgentList) -> None:
+    """Raise Refused if the list has lines of other people: writing the list could lose them."""
+    if agents.refused.odd:
+        raise Refused("Keyturn's list of agents has lines that Keyturn did not write: remove them")

@@ -93,7 +93,9 @@ class SetScheduler(
     def read(self, run_query: QueryRunner) -> SchedulerState:
         tree = run_query(self.host, block_tree.query_tree())
         node = self._find_device(tree)
-        queue = run_query(self.host, block.query_queues([node.kernel_name]))[node.kernel_name]
+        queue = run_query(self.host, block.query_queues([node.kernel_name])).require(
+            node.kernel_name
+        )
         rule_file = block_rule.make_rule_path(node.kernel_name, queue.identity)
         return SchedulerState(
             queue,

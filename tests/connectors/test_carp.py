@@ -40,7 +40,7 @@ net.inet.carp.allow=0
 
 def test_carp_groups_of_freebsd_are_parsed_with_their_addresses():
     known = carp.parse_groups(FREEBSD)
-    assert known.groups == [
+    assert [*known.groups] == [
         CarpGroup("igb0", 1, "MASTER", 0, ["198.51.100.10"]),
         CarpGroup("igb0", 13, "BACKUP", 100, ["2001:db8:0:2::250"]),
     ]
@@ -49,7 +49,7 @@ def test_carp_groups_of_freebsd_are_parsed_with_their_addresses():
 
 def test_carp_interface_of_openbsd_is_parsed_as_one_group():
     known = carp.parse_groups(OPENBSD)
-    assert known.groups == [CarpGroup("carp0", 1, "BACKUP", 100, ["192.0.2.1"])]
+    assert [*known.groups] == [CarpGroup("carp0", 1, "BACKUP", 100, ["192.0.2.1"])]
     assert (known.demotion, known.is_allowed) == (None, False)
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from connectors import zfs_snapshot
 from connectors.errors import ParseError
+from connectors.rows import Rows
 from connectors.zfs_snapshot import Snapshots
 
 FOR_ROOT = (
@@ -15,7 +16,7 @@ FOR_ROOT = (
 
 def test_only_snapshots_of_the_dataset_itself_are_listed():
     answer = "tank\ntank@a\ntank@b\ntank/home\ntank/home@c\n"
-    assert zfs_snapshot.parse_snapshots(answer, "tank") == Snapshots("tank", ["a", "b"])
+    assert zfs_snapshot.parse_snapshots(answer, "tank") == Snapshots("tank", Rows(["a", "b"]))
 
 
 @pytest.mark.parametrize("answer", ["", "tank@a\n", "no datasets available\n"])

@@ -3,6 +3,7 @@ from pydantic import ValidationError
 
 from connectors import apache_agents, nginx_agents
 from connectors.agent_list import AgentList
+from connectors.rows import Rows
 from runbooks import NoUndo, Plan, Refused
 from runbooks.agents import BlockAgent, UnblockAgent
 from tests.connectors.test_apache_agents import TWO as TWO_OF_APACHE
@@ -10,7 +11,7 @@ from tests.connectors.test_nginx_agents import TWO
 from tests.scripted_fleet import ScriptedFleet
 
 BLOCK = BlockAgent.model_validate({"host": "web1", "agent": "BadBot/1.0"})
-HEEDED = AgentList(("EvilBot/2",), including_count=2, server_count=2)
+HEEDED = AgentList(Rows(("EvilBot/2",)), including_count=2, server_count=2)
 
 HOSTILE_AGENTS = (
     "",
@@ -50,16 +51,16 @@ def test_agents_block_adds_an_agent_and_undo_removes_it():
 
 
 def test_agents_block_of_a_blocked_agent_plans_no_steps():
-    assert BLOCK.plan(AgentList(("BadBot/1.0",), 2, 2)) == Plan("BadBot/1.0 is blocked")
+    assert BLOCK.plan(AgentList(Rows(("BadBot/1.0",)), 2, 2)) == Plan("BadBot/1.0 is blocked")
 
 
 def test_agents_block_refuses_a_host_that_does_not_include_the_list():
     with pytest.raises(Refused, match=r"no server of nginx on web1 includes Keyturn's list"):
-        BLOCK.plan(AgentList((), 0, 3))
+        BLOCK.plan(AgentList(Rows(()), 0, 3))
 
 
 def test_agents_block_notes_servers_that_do_not_include_the_list():
-    plan = BLOCK.plan(AgentList((), 1, 3))
+    plan = BLOCK.plan(AgentList(Rows(()), 1, 3))
     assert any("1 of 3 servers" in note for note in plan.notes)
 
 
@@ -102,7 +103,7 @@ def test_agents_block_changes_apache_when_requested():
     with pytest.raises(
         Refused, match="no server of apache on web1 includes Keyturn's list: create an empty"
     ):
-        block.plan(AgentList((), 0, 1))
+        block.plan(AgentList(Rows(()), 0, 1))
 
 
 @pytest.mark.parametrize(
@@ -125,14 +126,14 @@ def test_agents_unblock_removes_an_agent_and_undo_adds_it():
 
 
 def test_agents_unblock_of_an_unblocked_agent_plans_no_steps():
-    assert UNBLOCK.plan(AgentList((), 1, 1)) == Plan("EvilBot/2 is not blocked by Keyturn's list")
+    assert UNBLOCK.plan(AgentList(Rows(()), 1, 1)) == Plan("EvilBot/2 is not blocked by Keyturn's list")
 
 
 def test_agents_unblock_names_the_entry_that_blocks_the_agent():
     with pytest.raises(
         Refused, match="EvilBot/2 is blocked by the entry evilbot: unblock evilbot"
     ):
-        UNBLOCK.plan(AgentList(("evilbot",), 1, 1))
+        UNBLOCK.plan(AgentList(Rows(("evilbot",)), 1, 1))
 
 
 @pytest.mark.parametrize("agent", HOSTILE_AGENTS)

@@ -73,7 +73,7 @@ def read_plan(lamp: str, odd: str) -> Plan:
 def test_odd_row_is_a_finding_of_a_check_with_its_text_and_reason():
     assert read_report("door on") == Report("3 lamps")
     seen = read_report("door ajar")
-    assert seen.summary == "2 lamps"
+    assert seen.summary == "2 lamps; 1 row is not understood"
     assert not seen.healthy
     assert seen.findings == [
         "web1 printed a row that is not understood, 'door ajar': ajar is no state"
