@@ -98,7 +98,7 @@ class WebTraffic:
     """All requests that were counted."""
     unparsed_lines: int
     """Log lines in another format."""
-    clients: Rows[AgentTraffic]
+    clients: tuple[AgentTraffic, ...]
     """The busiest first."""
 
 
@@ -141,6 +141,8 @@ def parse_names(answer: str) -> Rows[str]:
 
 def _split_names(line: str) -> tuple[str, ...]:
     address, *names = line.split()
+    if not names:
+        raise ParseError("it has no name")
     ip_address(address.partition("%")[0])
     return tuple(name.lower().rstrip(".") for name in names)
 

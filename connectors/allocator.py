@@ -74,12 +74,14 @@ def query_processes(name: str) -> Query[Rows[Process]]:
 
 
 def parse_processes(answer: str) -> Rows[Process]:
-    blocks = split_blocks(answer.splitlines(), head=r"pid \d+$", inner=_INNER)
+    blocks = split_blocks(answer.splitlines(), inner=_INNER)
     return parse_each(blocks, _parse_process)
 
 
 def _parse_process(block: str) -> Process:
     head, *lines = block.splitlines()
+    if not re.fullmatch(r"pid \d+", head):
+        raise ParseError("it is no process")
     maps = [line[4:] for line in lines if line.startswith("map ")]
     memory = next((re.fullmatch(r"VmRSS:\s+(\d+) kB", line) for line in lines[:1]), None)
     if not maps or memory is None:

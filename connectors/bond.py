@@ -94,7 +94,7 @@ class Bond:
     is_up: bool
     is_monitored: bool
     """Whether the bond checks its links (MII or ARP monitoring)."""
-    members: Rows[BondMember]
+    members: tuple[BondMember, ...]
     active_member: str = ""
     """The card in use, in modes that use one at a time; else ""."""
     primary_member: str = ""

@@ -6,12 +6,12 @@ each. FreeBSD counts demotion in sysctl, OpenBSD not.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
-from connectors.rows import Rows, join_rows, make_odd_row, parse_each
+from connectors.rows import OddRow, Rows, join_rows, make_odd_row, parse_each
 
 _HINTS = (Hint(r"ifconfig: (command )?not found", "CARP is of FreeBSD and OpenBSD: no ifconfig"),)
 _INTERFACE = re.compile(r"^([A-Za-z][\w.:-]*?):? flags=", re.MULTILINE)
@@ -42,7 +42,7 @@ class CarpGroup:
 class CarpHost:
     """What one host knows of CARP."""
 
-    groups: Rows[CarpGroup]
+    groups: Sequence[CarpGroup]
     demotion: int | None
     """How much it has lowered its own rank; None where sysctl does not say it."""
     is_allowed: bool = True
@@ -72,7 +72,22 @@ def _parse_interface(name: str, block: str) -> Rows[CarpGroup]:
     addresses = [(each["address"], each["rest"]) for each in _ADDRESS.finditer(block)]
     # The rest of the first line is what follows the flags.
     lines = filter(str.strip, block.splitlines()[1:])
-    return parse_each(lines, lambda line: _parse_line(name, addresses, line))
+    groups = parse_each(lines, lambda line: _parse_line(name, addresses, line))
+    if groups.odd:
+        return groups
+    return Rows(groups, _list_lost_groups(name, addresses, {each.vhid for each in groups}))
+
+
+def _list_lost_groups(
+    name: str, addresses: Sequence[tuple[str, str]], known: set[int]
+) -> Iterator[OddRow]:
+    """Yield what has an address of a group, or the name of one, and has no group."""
+    for address, rest in addresses:
+        vhid = re.search(r" vhid (\d+)\b", rest)
+        if vhid and int(vhid[1]) not in known:
+            yield make_odd_row(f"{name}: {address}{rest}", "its CARP group is missing")
+    if name.startswith("carp") and not known:
+        yield make_odd_row(name, "it has no CARP group")
 
 
 def _parse_line(name: str, addresses: Sequence[tuple[str, str]], line: str) -> CarpGroup | None:

@@ -4,6 +4,7 @@ The names of columns are theirs: https://github.com/networktocode/ntc-templates
 """
 
 import re
+from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
 from io import StringIO
@@ -42,6 +43,8 @@ _FOREIGN = {
     "Arista EOS": re.compile(r"^Number of channels in use: *\d|\bArista\b", re.M),
     "a shell": re.compile(r"\bshow: (?:command )?not found", re.M),
 }
+# A line that is so much deeper than an odd one continues it.
+_CONTINUED = 8
 # For a template that passes over what it does not know.
 _MORE_RULES = {
     "cisco_ios_show_cdp_neighbors": r"""
@@ -89,16 +92,35 @@ def parse_rows(template: str, answer: str) -> Rows[Row]:
 
     machine = textfsm.TextFSM(StringIO(_read_template(template)))
     odd: list[OddRow] = []
+    end = 0  # of the indentation of what may continue an odd line
     for line in answer.splitlines():
+        indent = len(line) - len(line.lstrip())
+        if end and line.strip() and indent >= end:
+            odd[-1] = OddRow(f"{odd[-1].text} / {line.strip()}", odd[-1].reason)
+            continue
+        end = 0
         try:
             machine.ParseText(f"{line}\n", eof=False)  # pyright: ignore[reportUnknownMemberType]  # it ships no types
         except textfsm.TextFSMError:
             odd.append(make_odd_row(line, "it is no row of this table"))
+            end = indent + _CONTINUED
     found = cast("list[list[Any]]", machine.ParseText(""))  # pyright: ignore[reportUnknownMemberType]
     if not found or (odd and any(sign.search(answer) for sign in _FOREIGN.values())):
         raise ParseError(f"the device printed something unexpected: {format_answer(answer)}")
     names = cast("list[str]", machine.header)  # pyright: ignore[reportUnknownMemberType]
     return Rows((Row(dict(zip(names, row, strict=True))) for row in found), odd)
+
+
+def split_odd_lines(answer: str, like: str, row: str) -> tuple[str, Sequence[OddRow]]:
+    """Return the output without lines that a template would take for a part of the row before.
+
+    like: the regular expression of what a row holds anywhere. row: that of the beginning of a row.
+    """
+    odd = [
+        line for line in answer.splitlines() if re.search(like, line) and not re.match(row, line)
+    ]
+    kept = "\n".join(line for line in answer.splitlines() if line not in odd)
+    return kept, [make_odd_row(line, "it is no row of this table") for line in odd]
 
 
 def parse_row(template: str, text: str) -> Row:

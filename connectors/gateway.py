@@ -11,8 +11,7 @@ from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each, split_blocks
 
 # The template keeps only the last object that a group tracks, so all are parsed here.
-_HSRP_HEAD = r"\S+ - Group "
-_HSRP_GROUP = re.compile(f"^{_HSRP_HEAD}", re.MULTILINE)
+_HSRP_GROUP = re.compile(r"^\S+ - Group ", re.MULTILINE)
 _TRACK = re.compile(
     r"^\s+Track (object|interface) (\S+)(?: \(unknown\)| state (\S+))", re.MULTILINE
 )
@@ -95,7 +94,7 @@ def parse_gateways(answer: str) -> Rows[Gateway]:
         return parse_rows("cisco_ios_show_vrrp_brief", answer).parse(_parse_cisco_vrrp)
     if not _HSRP_GROUP.search(answer):
         raise ParseError(f"the device printed no HSRP groups: {format_answer(answer)}")
-    return parse_each(split_blocks(answer.splitlines(), head=_HSRP_HEAD, inner=r"\s"), _parse_hsrp)
+    return parse_each(split_blocks(answer.splitlines(), inner=r"\s|$"), _parse_hsrp)
 
 
 def _parse_hsrp(text: str) -> Gateway:

@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass, field
 
-from connectors.rows import Rows
-
 
 @dataclass
 class MailMessage:
@@ -27,9 +25,9 @@ class MailMessage:
 class MailQueue:
     """The messages that wait for delivery."""
 
-    messages: Rows[MailMessage]
+    messages: tuple[MailMessage, ...]
     """All messages, or the first of very many."""
-    scripts: Rows[str]
+    scripts: tuple[str, ...]
     """The script that sent a message, once for each message where it is known."""
     unlisted_count: int = 0
     """Further messages that are only counted."""

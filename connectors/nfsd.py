@@ -34,7 +34,7 @@ _CLIENTS = Script(
     'echo "client $each ${opens:-0}"; echo "$info"; fi; done; echo end',
     argument_count=0,
 )
-_HEAD = r"client \d+ \d+$"
+_HEAD = r"client \d+ \d+"
 _LINE = r"[A-Za-z][A-Za-z ]*: "
 _FIELD = re.compile(r'([a-z][a-z ]*): (?:"(.*)"|(.*))')
 
@@ -83,13 +83,13 @@ def parse_clients(answer: str) -> Rows[NfsClient]:
     *lines, end = answer.removesuffix("\n").split("\n")
     if end != "end":
         raise ParseError(f"the list of NFS clients was cut off after {end[:100]!r}")
-    return parse_each(split_blocks(lines, head=_HEAD, inner=_LINE), _parse_client)
+    return parse_each(split_blocks(lines, inner=_LINE), _parse_client)
 
 
 def _parse_client(block: str) -> NfsClient:
     head, *lines = block.splitlines()
     fields = {m[1]: m[2] if m[2] is not None else m[3] for m in map(_FIELD.fullmatch, lines) if m}
-    if "address" not in fields:
+    if not re.fullmatch(_HEAD, head) or "address" not in fields:
         raise ParseError("it has no address of a client")
     idle = fields.get("seconds from last renew", "")
     minor = fields.get("minor version", "")

@@ -5,11 +5,12 @@ has a line for each request that was delayed or refused.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
-from connectors.rows import NamedRows, Rows, parse_each
+from connectors.rows import NamedRows, parse_each
 from connectors.script import Script
 from connectors.sudo import SudoRule
 
@@ -68,8 +69,8 @@ class ZoneUse:
 class RateLimits:
     """nginx's request limits."""
 
-    zones: Rows[RateZone]
-    uses: Rows[ZoneUse]
+    zones: tuple[RateZone, ...]
+    uses: tuple[ZoneUse, ...]
     status: int
     """The HTTP status of refused requests."""
     dry_run: bool
@@ -79,8 +80,8 @@ class RateLimits:
 class LimitCounts:
     """Requests by zone, in logs that were written in the last 24 hours."""
 
-    refused: NamedRows[str, int]
-    delayed: NamedRows[str, int]
+    refused: Mapping[str, int]
+    delayed: Mapping[str, int]
     """nginx logs these one level below the refused ones, and by default not at all."""
 
 

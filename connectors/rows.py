@@ -87,23 +87,21 @@ def parse_named(rows: Mapping[str, R], parse: Callable[[str, R], T]) -> NamedRow
     return NamedRows(parsed, parsed.odd)
 
 
-def split_blocks(lines: Iterable[str], *, head: str, inner: str) -> Iterator[str]:
+def split_blocks(lines: Iterable[str], *, inner: str) -> Iterator[str]:
     """Yield each row of several lines as one text.
 
-    A line that is none of a row is yielded by itself, so that it is odd.
+    Any other line begins a row, so that the rest of a row with a damaged head is not taken for a
+    part of the row before.
 
-    head: the regular expression of the first line of a row. inner: that of the others.
+    inner: the regular expression of the lines of a row after its first one.
     """
     block = list[str]()
     for line in lines:
-        if re.match(head, line):
-            if block:
-                yield "\n".join(block)
-            block = [line]
-        elif block and re.match(inner, line):
+        if block and not re.match(inner, line):
+            yield "\n".join(block)
+            block = []
+        if block or line.strip():
             block.append(line)
-        elif line.strip():
-            yield line
     if block:
         yield "\n".join(block)
 

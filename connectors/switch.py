@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from connectors.command import DeviceCommand, Query, QueryRunner
-from connectors.device_output import HINTS, Row, format_answer, parse_rows
+from connectors.device_output import HINTS, Row, format_answer, parse_rows, split_odd_lines
 from connectors.errors import CommandError, ParseError
-from connectors.rows import Rows, make_odd_row, parse_each
+from connectors.rows import OddRow, Rows, make_odd_row, parse_each
 
 # Cisco's flags of a member of a port-channel, by its own legend.
 _FLAGS = {
@@ -217,7 +217,9 @@ def parse_lags(answer: str) -> Rows[Lag]:
         raise ParseError(f"the device printed no port-channels: {format_answer(answer)}")
     if in_use[1] == "0":
         return Rows()
-    found = parse_rows("cisco_ios_show_etherchannel_summary", answer).parse(_parse_cisco_lag)
+    table, odd = split_odd_lines(answer, r"\bPo\d+\(", r"\s*\d+\s+Po\d")
+    lags = parse_rows("cisco_ios_show_etherchannel_summary", table).parse(_parse_cisco_lag)
+    found = Rows(lags, [*odd, *lags.odd])
     if found.odd or len(found) == int(in_use[1]):
         return found
     return Rows(found, [make_odd_row(in_use[0], f"{len(found)} of them could be read")])
@@ -233,9 +235,18 @@ def parse_vlans(answer: str) -> Rows[Vlan]:
         return rows.parse(lambda row: _make_vlan(row, "VLAN_ID", "active", None))
     is_arista = re.search(r"^VLAN +Name[^\n]*\n-{5} -", answer, re.MULTILINE)
     rows = parse_rows("arista_eos_show_vlan" if is_arista else "cisco_ios_show_vlan", answer)
-    return rows.parse(
+    vlans = rows.parse(
         lambda row: _make_vlan(row, "VLAN_ID", row.get_text("STATUS"), row.get_texts("INTERFACES"))
     )
+    return Rows(vlans, [*vlans.odd, *_list_lost_vlans(answer, {vlan.number for vlan in vlans})])
+
+
+def _list_lost_vlans(answer: str, known: set[int]) -> Iterator[OddRow]:
+    """Yield rows of the first table that are none: the template takes them for its other table."""
+    for line in re.split(r"(?m)^VLAN +Type ", answer)[0].splitlines():
+        number = re.match(r"(\d+)\b", line)
+        if number and int(number[1]) not in known:
+            yield make_odd_row(line, "it is no VLAN")
 
 
 def _parse_junos_vlan(row: Row) -> Vlan:

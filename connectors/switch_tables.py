@@ -7,9 +7,16 @@ import re
 from dataclasses import dataclass
 
 from connectors.command import DeviceCommand, Query
-from connectors.device_output import HINTS, Row, format_answer, parse_row, parse_rows
+from connectors.device_output import (
+    HINTS,
+    Row,
+    format_answer,
+    parse_row,
+    parse_rows,
+    split_odd_lines,
+)
 from connectors.errors import ParseError
-from connectors.rows import Rows, parse_each
+from connectors.rows import Rows, make_odd_row, parse_each
 
 # How a table without a row begins or ends.
 _NO_NEIGHBOUR = re.compile(
@@ -21,6 +28,10 @@ _NO_NEIGHBOUR = re.compile(
 _KINDS = {"DL": "dynamic", "DR": "dynamic", "DLR": "dynamic", "S": "static"}
 _NO_ADDRESS = re.compile(r"Total Mac Addresses for this criterion: 0|^[ +-]+\s*\Z", re.MULTILINE)
 
+_TOTAL = re.compile(r"Total (?:cdp )?entries displayed ?: ?(\d+)")
+_MAC = r"[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}"
+_VLAN_COLUMN = rf"^\W*\w+\s+{_MAC}\s"
+_VLAN_FIRST = rf"\W*(\d+|All|N/A)\s+{_MAC}"
 # Where a Cisco device begins an interface.
 _INTERFACE = re.compile(r"^(?=\S+ is )", re.MULTILINE)
 
@@ -162,7 +173,10 @@ def parse_cdp_neighbours(answer: str) -> Rows[Neighbour]:
 def parse_addresses(answer: str) -> Rows[LearnedAddress]:
     if _NO_ADDRESS.search(answer):
         return Rows()
-    return _parse_cells(_ADDRESS_TABLES, answer).parse(_parse_address)
+    # Where the number of a VLAN comes first, the template takes another line for more ports.
+    table, odd = split_odd_lines(answer, _VLAN_COLUMN, _VLAN_FIRST)
+    found = _parse_cells(_ADDRESS_TABLES, table).parse(_parse_address)
+    return Rows(found, [*odd, *found.odd])
 
 
 def _parse_address(cells: tuple[str, ...]) -> LearnedAddress:
@@ -179,7 +193,11 @@ def _parse_neighbours(tables: tuple[_Table, ...], protocol: str, answer: str) ->
         letters = frozenset(re.findall(r"[A-Za-z]", capabilities))
         return Neighbour(port, name, far_port, protocol, letters)
 
-    return _parse_cells(tables, answer).parse(parse_neighbour)
+    found = _parse_cells(tables, answer).parse(parse_neighbour)
+    total = _TOTAL.search(answer)
+    if total is None or found.odd or int(total[1]) <= len(found):
+        return found
+    return Rows(found, [make_odd_row(total[0], f"{len(found)} of them could be read")])
 
 
 def _parse_cells(tables: tuple[_Table, ...], answer: str) -> Rows[tuple[str, ...]]:

@@ -1,11 +1,12 @@
 """Single snapshots of ZFS datasets. No I/O."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
-from connectors.rows import Rows, parse_each
+from connectors.rows import parse_each
 from connectors.sudo import SudoRule, WordPattern
 from connectors.zpool import DATASET, OUT_OF_REACH
 
@@ -27,7 +28,7 @@ class Snapshots:
     """A dataset's snapshots."""
 
     dataset: str
-    names: Rows[str]
+    names: Sequence[str]
     """What comes after the @, oldest first."""
 
 

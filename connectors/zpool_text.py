@@ -27,7 +27,10 @@ from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev, parse_durati
 
 _NO_POOLS = "no pools available"
 _BLOCK = re.compile(r"(?m)^ {1,3}pool: ")
-_HEADING = re.compile(r" {0,4}([a-z][a-z ]*): ?(.*)")
+_HEADING = re.compile(
+    r" {0,4}(pool|state|status|action|comment|see|scan|scrub|remove|expand|checkpoint|dedup|config"
+    r"|errors): ?(.*)"
+)
 _COUNT = r"[\d.]+[KMGTPE]?|-"
 _VDEV = re.compile(
     rf"\t( *)(\S.*?) {{2,}}([A-Z_]+)(?: +({_COUNT}) +({_COUNT}) +({_COUNT}))?(?: +(\S.*?))? *"

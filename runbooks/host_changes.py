@@ -10,6 +10,7 @@ from connectors.amounts import format_count
 from connectors.command import Query, QueryRunner
 from connectors.errors import CommandError, ParseError
 from connectors.history import EventKind, Events, HostEvent, KeyturnHistory, RunSpan
+from connectors.rows import Rows
 from runbooks import Check, Host, Instant, Refused, Report, Table
 
 _USUAL = timedelta(days=1)
@@ -23,7 +24,7 @@ class HostHistory:
     """All events in a time range."""
 
     since: datetime
-    events: Events
+    events: tuple[HostEvent, ...]
     unread_sources: tuple[tuple[str, str], ...]
     """The sources that could not be read, each with the reason."""
     keyturn: KeyturnHistory = field(default_factory=KeyturnHistory)
@@ -83,13 +84,26 @@ class HostChanges(
             try:
                 events += run_query(self.host, query)
             except (CommandError, ParseError) as error:
-                unread.append((source, str(error)))
+                if (
+                    source == "logins"
+                    and (found := self._read_journal(run_query, since)) is not None
+                ):
+                    events += found
+                else:
+                    unread.append((source, str(error)))
         if len(unread) == len(_list_sources(since)):
             raise CommandError("; ".join(f"{source}: {why}" for source, why in unread))
         within = (one for one in events if self.until is None or one.time <= self.until)
         ahead = keyturn.clock - now if keyturn.clock else timedelta(0)
-        in_order = tuple(sorted(within, key=lambda one: one.time))
+        in_order = Rows(sorted(within, key=lambda one: one.time))
         return HostHistory(since, in_order, tuple(unread), keyturn, ahead)
+
+    def _read_journal(self, run_query: QueryRunner, since: datetime) -> Events | None:
+        """Return logins from the journal of a host without `last`; None if it has no journal."""
+        try:
+            return run_query(self.host, history.query_journal_logins(since))
+        except (CommandError, ParseError):
+            return None
 
     def report(self, past: HostHistory) -> Report:
         events = [one for one in self._list_events(past) if self._is_wanted(one)]

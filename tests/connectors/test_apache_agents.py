@@ -6,6 +6,7 @@ from connectors import apache_agents
 from connectors.agent_list import AgentList
 from connectors.apache_agents import parse_agents
 from connectors.command import Answer, find_failure
+from connectors.rows import Rows
 from tests.connectors.understanding import is_understood
 
 ANSWERS = Path(__file__).parent / "answers" / "apache"
@@ -15,9 +16,9 @@ NOBODY = (ANSWERS / "nobody.txt").read_text()
 
 def test_blocked_agents_in_the_apache_file_of_keyturn_are_parsed():
     assert parse_agents(TWO) == AgentList(
-        ("EvilBot/2", "C++ Crawler 1.0"), including_count=1, server_count=1
+        Rows(("EvilBot/2", "C++ Crawler 1.0")), including_count=1, server_count=1
     )
-    assert parse_agents(NOBODY) == AgentList((), including_count=1, server_count=1)
+    assert parse_agents(NOBODY) == AgentList(Rows(()), including_count=1, server_count=1)
 
 
 def test_apache_without_the_include_has_no_including_server():

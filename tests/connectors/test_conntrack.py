@@ -73,7 +73,11 @@ def test_conntrack_limits_at_boot_are_parsed_by_sysctl_file():
         "/etc/sysctl.d/10-fw.conf": 131072,
     }
     assert conntrack.parse_boot_limits("") == {}
-    assert not is_understood(lambda: conntrack.parse_boot_limits("/etc/sysctl.conf:net.netfilter.nf_conntrack_max = many\n"))
+    assert not is_understood(
+        lambda: conntrack.parse_boot_limits(
+            "/etc/sysctl.conf:net.netfilter.nf_conntrack_max = many\n"
+        )
+    )
 
 
 def test_sysctl_file_that_keyturn_did_not_write_is_not_replaced(tmp_path: Path):

@@ -6,6 +6,7 @@ from connectors import nginx_agents
 from connectors.agent_list import AgentList
 from connectors.command import Answer, find_failure
 from connectors.nginx_agents import parse_agents
+from connectors.rows import Rows
 from tests.connectors.understanding import is_understood
 
 ANSWERS = Path(__file__).parent / "answers" / "agents"
@@ -14,10 +15,10 @@ TWO = (ANSWERS / "two.txt").read_text()
 
 def test_blocked_agents_in_the_nginx_file_of_keyturn_are_parsed():
     assert parse_agents(TWO) == AgentList(
-        ("EvilBot/2", "C++ Crawler 1.0"), including_count=1, server_count=1
+        Rows(("EvilBot/2", "C++ Crawler 1.0")), including_count=1, server_count=1
     )
     nobody = (ANSWERS / "nobody.txt").read_text()
-    assert parse_agents(nobody) == AgentList((), including_count=1, server_count=1)
+    assert parse_agents(nobody) == AgentList(Rows(()), including_count=1, server_count=1)
 
 
 def test_nginx_counts_the_servers_that_include_the_blocked_agents():

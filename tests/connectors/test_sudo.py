@@ -106,6 +106,7 @@ RUNBOOK_COMMANDS: tuple[Shell | Query[Any], ...] = (
     *(disk_write.query_directory("/etc"), disk_write.write_test_file("/etc", mib=64, seconds=300)),
     disk_write.delete_result(),
     history.query_sudo(datetime(2026, 1, 1, tzinfo=UTC)),
+    history.query_journal_logins(datetime(2026, 1, 1, tzinfo=UTC)),
     exim.query_queue(),
     *(exim.remove_messages(["1xUjtg-00023k-1P"]), exim.retry_message("1xUjtg-00023k-1P")),
     postfix.query_queue(),

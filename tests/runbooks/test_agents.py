@@ -126,7 +126,9 @@ def test_agents_unblock_removes_an_agent_and_undo_adds_it():
 
 
 def test_agents_unblock_of_an_unblocked_agent_plans_no_steps():
-    assert UNBLOCK.plan(AgentList(Rows(()), 1, 1)) == Plan("EvilBot/2 is not blocked by Keyturn's list")
+    assert UNBLOCK.plan(AgentList(Rows(()), 1, 1)) == Plan(
+        "EvilBot/2 is not blocked by Keyturn's list"
+    )
 
 
 def test_agents_unblock_names_the_entry_that_blocks_the_agent():

@@ -56,9 +56,25 @@ def test_host_changes_reports_an_unreadable_source_and_shows_the_others():
 def test_host_changes_fails_when_no_source_can_be_read():
     silent = fleet(SINCE, sudo=NO_JOURNAL)
     silent.script("web1", history.query_logins(SINCE).command, Answer(127, "", "last: not found"))
+    silent.script("web1", history.query_journal_logins(SINCE).command, NO_JOURNAL)
     silent.script("web1", history.query_packages(SINCE).command, "")
     with pytest.raises(CommandError, match=r"logins: .*uses of sudo: .*packages: "):
         LOOK.read(silent.run_query)
+
+
+def test_host_changes_reads_logins_from_the_journal_of_a_host_without_last():
+    """Debian 13 has no `last`."""
+    host = fleet(SINCE, sudo="-- No entries --\n")
+    missing = Answer(127, "", "env: 'last': No such file or directory")
+    host.script("web1", history.query_logins(SINCE).command, missing)
+    at = SINCE.timestamp() + 60
+    journal = (
+        f"{at:.6f} web1 sshd-session[7]: Accepted publickey for ada from 192.0.2.7 port 9 ssh2"
+    )
+    host.script("web1", history.query_journal_logins(SINCE).command, f"{journal}\n")
+    events = LOOK.read(host.run_query).events
+    assert "logged in by SSH from 192.0.2.7 (publickey)" in [each.description for each in events]
+    assert not LOOK.read(host.run_query).unread_sources
 
 
 def test_host_changes_covers_the_last_day_by_default():

@@ -1,6 +1,7 @@
 from connectors import openvpn, programs, strongswan
 from connectors.command import Answer
 from connectors.openvpn import OpenVpn
+from connectors.rows import Rows
 from connectors.strongswan import Connection
 from runbooks.vpn_check import CheckVpn, VpnState
 from tests.connectors.test_openvpn import SECOND, answer
@@ -52,7 +53,7 @@ def test_vpn_check_uses_ipsec_where_swanctl_has_no_daemon():
 
 def test_old_openvpn_status_file_is_a_finding():
     (finding,) = CHECK.report(
-        VpnState([OpenVpn("office", 4000, (), is_server=True)], (), ())
+        VpnState([OpenVpn("office", 4000, Rows(), is_server=True)], (), ())
     ).findings
     assert finding.startswith("the status of OpenVPN office is 1 h 6 min old")
 
