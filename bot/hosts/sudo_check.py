@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.hosts.sudo_rules import SudoGrant, list_scripts
+from bot.hosts.sudo_rules import CLASSIC_SUDO_ADVICE, SudoGrant, list_scripts
 from connectors.command import SUDO_PATH, Query, Shell, format_missing_program
 from connectors.errors import ParseError
 from connectors.script import Script
@@ -18,8 +18,7 @@ _MAX_NAMES = 6
 # missing program never matches, so the program is tested first.
 _SCRIPT_HEADER = """\
 PATH={path}
-version=$(sudo -V 2>/dev/null | sed -n '1s/.* \\([0-9][0-9.]*\\).*/\\1/p')
-echo "sudo $version"
+echo "sudo $(sudo -V 2>/dev/null | head -n 1)"
 rule() {{
     number=$1 program=$2
     shift 2
@@ -37,8 +36,8 @@ script() {{
 class SudoCheck:
     """What is missing on a host."""
 
-    outdated_sudo_version: str = ""
-    """The version of sudo if it is too old for the rules."""
+    unsupported_sudo: str = ""
+    """Why the host's sudo cannot read the rules, and what to do; "" if it can."""
     missing_rules: tuple[SudoGrant, ...] = ()
     """The rules that sudo does not allow."""
     missing_programs: Mapping[str, tuple[str, ...]] = field(
@@ -52,7 +51,7 @@ class SudoCheck:
     def merge_with(self, other: "SudoCheck") -> "SudoCheck":
         """Return what is missing for either of two logins of one host."""
         return SudoCheck(
-            self.outdated_sudo_version or other.outdated_sudo_version,
+            self.unsupported_sudo or other.unsupported_sudo,
             self.missing_rules + other.missing_rules,
             {**self.missing_programs, **other.missing_programs},
             tuple(dict.fromkeys(self.missing_scripts + other.missing_scripts)),
@@ -62,12 +61,8 @@ class SudoCheck:
     def list_problems(self, host: str, needed_runbooks: Sequence[str]) -> Iterator[str]:
         """Yield what is missing and how to fix it, for runbooks that must work there."""
         fix = f"install what `keyturn sudoers {host} --scripts` prints"
-        if self.outdated_sudo_version:
-            yield (
-                f"sudo {self.outdated_sudo_version} is too old for rules with regular "
-                "expressions: "
-                f"install sudo {'.'.join(map(str, _MIN_SUDO_VERSION))} or later"
-            )
+        if self.unsupported_sudo:
+            yield self.unsupported_sudo
         if self.missing_scripts:
             yield f"scripts are missing ({_join_names(self.missing_scripts)}): {fix}"
         if self.altered_scripts:
@@ -75,7 +70,7 @@ class SudoCheck:
                 "scripts are changed or not executable "
                 f"({_join_names(self.altered_scripts)}): {fix}, and find out who changed them"
             )
-        if self.missing_rules and not self.outdated_sudo_version:
+        if self.missing_rules and not self.unsupported_sudo:
             names = [
                 f"{_get_grant_name(grant)} for {grant.runbooks[0]}" for grant in self.missing_rules
             ]
@@ -141,7 +136,7 @@ def _parse_answer(
         else:
             raise ParseError(f"the check of sudo rules returned {line[:100]!r}")
     return SudoCheck(
-        outdated_sudo_version=_get_outdated_version(lines[0].removeprefix("sudo ")),
+        unsupported_sudo=_explain_unsupported_sudo(lines[0].removeprefix("sudo ")),
         missing_rules=tuple(rules),
         missing_programs={name: tuple(wanted) for name, wanted in programs.items()},
         missing_scripts=tuple(files["absent"]),
@@ -149,9 +144,18 @@ def _parse_answer(
     )
 
 
-def _get_outdated_version(version: str) -> str:
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-    return version if numbers and numbers < _MIN_SUDO_VERSION else ""
+def _explain_unsupported_sudo(line: str) -> str:
+    """Return why a sudo cannot read the rules. line: the first that `sudo -V` prints."""
+    if line.startswith("sudo-rs"):
+        return f"its sudo is {line}, which cannot read the rules: {CLASSIC_SUDO_ADVICE}"
+    version = re.search(r"\d+(\.\d+)*", line)
+    numbers = tuple(int(part) for part in version[0].split(".")[:3]) if version else ()
+    if version is None or numbers >= _MIN_SUDO_VERSION:
+        return ""
+    return (
+        f"sudo {version[0]} is too old for rules with regular expressions: "
+        f"install sudo {'.'.join(map(str, _MIN_SUDO_VERSION))} or later"
+    )
 
 
 def _get_grant_name(grant: SudoGrant) -> str:

@@ -13,6 +13,11 @@ from connectors.script import SCRIPTS_DIRECTORY, Script
 from connectors.sudo import RuleTooLongError, SudoRule
 from runbooks import AnyRunbook, load_catalogue
 
+CLASSIC_SUDO_ADVICE = (
+    "it supports no regular expressions. Install the package sudo, and choose it as sudo: on "
+    "Ubuntu with `update-alternatives --set sudo /usr/bin/sudo.ws`"
+)
+
 
 @dataclass(frozen=True)
 class SudoGrant:
@@ -90,7 +95,8 @@ def format_sudoers(host: Host, grants: Iterable[SudoGrant]) -> str:
     """Return the content of a file for /etc/sudoers.d."""
     lines = [
         f"# Root commands of Keyturn on {host.name}, from `keyturn sudoers {host.name}`.",
-        "# Install it with `visudo -f /etc/sudoers.d/keyturn`. It needs sudo 1.9.10 or later.",
+        "# Install it with `visudo -f /etc/sudoers.d/keyturn`. It needs sudo 1.9.10 or later, not",
+        "# sudo-rs, which supports no regular expressions.",
     ]
     for user, its in group_grants_by_login(host, grants).items():
         lines += ["", f'Defaults:{user} env_reset, !setenv, secure_path="{SUDO_PATH}"']
@@ -158,6 +164,20 @@ _INSTALL_PROGRAM = """\
 set -eu
 umask 022
 [ "$(id -u)" = 0 ] || {{ echo "run this as root: nothing was changed" >&2; exit 1; }}
+# The rules are checked by the visudo of the sudo that will read them.
+reader=$(sudo -V | sed -n '1s/^[A-Za-z]* version //p')
+checker=$(visudo -V | sed -n '1s/^[A-Za-z]* version //p')
+case $(sudo -V | head -n 1) in
+sudo-rs*)
+    echo "sudo is sudo-rs: {advice}. Nothing was changed" >&2
+    exit 1
+    ;;
+esac
+[ "$reader" = "$checker" ] || {{
+    echo "visudo $checker is not that of sudo $reader: choose one with" \
+        "update-alternatives --config visudo. Nothing was changed" >&2
+    exit 1
+}}
 mkdir -p {folder}
 chown 0:0 {folder}
 chmod 755 {folder}
@@ -201,6 +221,7 @@ def format_install_program(host: Host) -> str:
     needed = list_scripts(granted)
     return _INSTALL_PROGRAM.format(
         host=host.name,
+        advice=CLASSIC_SUDO_ADVICE.replace("`", "'"),
         folder=SCRIPTS_DIRECTORY,
         files="\n".join(_render_script_files(needed)),
         rules=format_sudoers(installed, granted),

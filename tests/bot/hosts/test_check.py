@@ -1,7 +1,9 @@
 """The inventory check on real servers, and each way in which it fails."""
 
 import json
+import os
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from bot.cli.inventory import format_checks
+from bot.hosts import sudo_rules
 from bot.hosts.live_check import HostCheck, check_host
 from bot.hosts.sudo_check import build_sudo_query
 from bot.hosts.sudo_rules import list_host_sudo_grants
@@ -35,7 +38,8 @@ from tests.scripted_fleet import ScriptedFleet, build_inventory
 _HOST = build_inventory("h1", user="keyturn")["h1"]
 _GRANTED = list_host_sudo_grants(_HOST)
 _RIGHTS = build_sudo_query(_GRANTED, {}).command
-_ALL_THERE = "sudo 1.9.13\nend\n"
+_SUDO = "sudo Sudo version 1.9.13p3\n"
+_ALL_THERE = f"{_SUDO}end\n"
 _SYSCTL = next(n for n, each in enumerate(_GRANTED) if each.rule.program == "/usr/sbin/sysctl")
 
 Entries = dict[str, dict[str, Any]]
@@ -233,13 +237,36 @@ def test_login_without_root_is_checked_for_its_sudo_rights(listed: str | Answer,
 @pytest.mark.parametrize(
     ("answer", "words", "advice"),
     [
-        ("sudo 1.9.5\nrule 0\nend\n", "sudo 1.9.5 is too old", ""),
-        (f"sudo 1.9.13\nrule {_SYSCTL}\nend\n", "sudo rules are missing (sysctl for", ""),
-        ("sudo 1.9.13\nabsent /x/block-set-0\nend\n", "scripts are missing (block-set-0)", ""),
-        ("sudo 1.9.13\naltered /x/a-0\nend\n", "scripts are changed or not executable (a-0)", ""),
-        (f"sudo 1.9.13\nprogram {_SYSCTL}\nend\n", "", "not installed, so .* sysctl"),
-        ("sudo 1.9.13\n", "rules returned", ""),
-        ("sudo 1.9.13\nsomething else\nend\n", "rules returned", ""),
+        ("sudo Sudo version 1.9.5p2\nrule 0\nend\n", "sudo 1.9.5 is too old", ""),
+        (
+            "sudo sudo-rs 0.2.13-0ubuntu1\nrule 0\nend\n",
+            "its sudo is sudo-rs 0.2.13-0ubuntu1, which cannot read the rules: it supports no "
+            "regular expressions. Install the package sudo, and choose it as sudo: on Ubuntu with "
+            "`update-alternatives --set sudo /usr/bin/sudo.ws`",
+            "",
+        ),
+        (
+            f"{_SUDO}rule {_SYSCTL}\nend\n",
+            "sudo rules are missing (sysctl for",
+            "",
+        ),
+        (
+            f"{_SUDO}absent /x/block-set-0\nend\n",
+            "scripts are missing (block-set-0)",
+            "",
+        ),
+        (
+            f"{_SUDO}altered /x/a-0\nend\n",
+            "scripts are changed or not executable (a-0)",
+            "",
+        ),
+        (
+            f"{_SUDO}program {_SYSCTL}\nend\n",
+            "",
+            "not installed, so .* sysctl",
+        ),
+        (_SUDO, "rules returned", ""),
+        (f"{_SUDO}something else\nend\n", "rules returned", ""),
     ],
 )
 def test_missing_sudo_rules_and_scripts_are_reported_with_the_fix(
@@ -254,6 +281,39 @@ def test_missing_sudo_rules_and_scripts_are_reported_with_the_fix(
     assert check.is_healthy == (not words)
     assert words in check.error
     assert re.search(advice, check.advice)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the program is for root")
+@pytest.mark.parametrize(
+    ("sudo", "visudo", "words"),
+    [
+        ("sudo-rs 0.2.8", "visudo-rs 0.2.8", "sudo is sudo-rs: it supports no regular"),
+        ("Sudo version 1.9.17p2", "visudo-rs 0.2.8", "visudo  is not that of sudo 1.9.17p2"),
+        (
+            "Sudo version 1.9.17p2",
+            "visudo version 1.9.13p3",
+            "visudo 1.9.13p3 is not that of sudo",
+        ),
+    ],
+)
+def test_rules_are_not_installed_where_another_sudo_would_read_them(
+    tmp_path: Path, sudo: str, visudo: str, words: str
+):
+    for name, line in {"sudo": sudo, "visudo": visudo, "mkdir": "must not run"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {line}\n")
+        (tmp_path / name).chmod(0o755)
+    host = build_inventory("h1", user="keyturn")["h1"]
+    done = subprocess.run(
+        ["sh"],
+        input=sudo_rules.format_install_program(host),
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert words in done.stderr
+    assert done.stderr.endswith("Nothing was changed\n")
 
 
 def test_bmc_check_reports_the_power_state_of_an_unreachable_server():
