@@ -23,6 +23,7 @@ from typing import Literal
 
 from bot.model.redaction import Redactor
 from bot.model.text import escape_to_one_line
+from connectors.errors import DomainError
 from connectors.inventory import Inventory
 
 Fact = str | int
@@ -354,6 +355,18 @@ def _read_secret_lines(file: Path) -> Iterator[str]:
 
 
 log = logging.getLogger(__name__)
+
+
+def explain_error(error: DomainError, source: str) -> str:
+    """Return the message for the person, as a clause.
+
+    What the installation is at fault for is logged, with the details that only administrators
+    may read. source: where it came up, such as a route.
+    """
+    if error.status >= 500:
+        log.critical("%s: %s", source, error)
+    return error.public_message
+
 
 _INTERVAL_SECONDS = 0.5
 _MIN_DELAY_SECONDS = 1.0

@@ -1,4 +1,25 @@
-"""Errors between Keyturn and a host. Their messages are for the requester."""
+"""The base of all errors that a person can resolve, and the errors between Keyturn and a host."""
+
+from typing import ClassVar
+
+
+class DomainError(Exception):
+    """An error that a person can resolve. Its message says what is wrong, then what to do.
+
+    Chat, pages, API, terminal and agents each translate it in one place, from these facts alone.
+    """
+
+    code: ClassVar[str] = "failed"
+    """What is wrong, for programs: the problem type of the API."""
+    status: ClassVar[int] = 500
+    """The HTTP status. From 500 on, the installation is at fault and not the request."""
+    retry_seconds: int | None = None
+    """After which time the same request may succeed; None if it will not by itself."""
+
+    @property
+    def public_message(self) -> str:
+        """The message for people who may not read the log of the service."""
+        return str(self)
 
 
 def prefix_host(host: str, words: str) -> str:
@@ -6,8 +27,10 @@ def prefix_host(host: str, words: str) -> str:
     return words if words.startswith((f"{host} ", f"{host}: ")) else f"{host}: {words}"
 
 
-class HostError(Exception):
+class HostError(DomainError):
     """A host could not be contacted, or a command on it failed."""
+
+    code, status = "host-error", 502
 
     started: bool | None = False
     """Whether the host started the command: False: no. True: it ran. None: unknown."""
@@ -15,6 +38,8 @@ class HostError(Exception):
 
 class UnknownHostError(HostError):
     """The inventory has no such host."""
+
+    code, status = "host-not-found", 422
 
 
 class SettingError(HostError):

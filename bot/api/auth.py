@@ -18,6 +18,7 @@ from bot.model.agents import is_agent
 from bot.model.run import RequestOrigin
 from bot.model.view_rights import ViewRights
 from bot.policy import Person, Policy
+from connectors.errors import DomainError
 
 _AUTHORISATION = re.compile(r"bearer +(\S+) *", re.ASCII | re.IGNORECASE)
 
@@ -31,7 +32,7 @@ _ALLOWING_SCOPES = {
 }
 
 
-class InvalidTokenError(Exception):
+class InvalidTokenError(DomainError):
     """The request carries no valid token.
 
     Args:
@@ -39,14 +40,18 @@ class InvalidTokenError(Exception):
         token: The token, where it is known but no longer valid.
     """
 
+    code, status = "invalid-token", 401
+
     def __init__(self, message: str, token: ApiToken | None = None) -> None:
         self.prefix = token.prefix if token else ""
         self.person = token.person if token else ""
         super().__init__(message)
 
 
-class InsufficientScopeError(Exception):
+class InsufficientScopeError(DomainError):
     """The token lacks the scope that the route needs."""
+
+    code, status = "insufficient-scope", 403
 
     def __init__(self, kind: str) -> None:
         allowing = _ALLOWING_SCOPES[kind]
@@ -64,12 +69,14 @@ class AgentTokenError(InsufficientScopeError):
         self.args = ("this token is an agent's: it is accepted at /mcp only",)
 
 
-class RateLimitError(Exception):
+class RateLimitError(DomainError):
     """The token made too many requests. seconds: until it may make the next."""
 
+    code, status = "rate-limited", 429
+
     def __init__(self, seconds: float) -> None:
-        self.seconds = math.ceil(seconds)
-        super().__init__(f"too many requests with this token: try again in {self.seconds} s")
+        self.retry_seconds = math.ceil(seconds)
+        super().__init__(f"too many requests with this token: try again in {self.retry_seconds} s")
 
 
 @dataclass(frozen=True)

@@ -11,28 +11,11 @@ from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
 from bot import observability
-from bot.api.auth import InsufficientScopeError, InvalidTokenError, RateLimitError
-from bot.audit.change_log import LogAlteredError
-from bot.audit.verification import VerificationInProgress
-from bot.db.database import StoreUnavailable
-from bot.db.drift import NoSuchKeyError
-from bot.db.runs import ConcurrentUpdateError, NoSuchRun
-from bot.db.saved_views import NoSuchView
-from bot.db.schedules import NoSuchSchedule
-from bot.db.view_conditions import NotEverything
+from bot.api.auth import InsufficientScopeError, InvalidTokenError
 from bot.model import request_form
-from bot.model.errors import (
-    InvalidRequestError,
-    NotAllowed,
-    StepUpRequired,
-    TooLate,
-    TooManyRequestsError,
-)
-from bot.model.request_form import InvalidValuesError, RequestSyntaxError
-from bot.model.run import IllegalTransitionError
-from bot.model.schedule import ScheduleError
+from bot.model.request_form import InvalidValuesError
 from bot.model.text import capitalise_sentence
-from bot.policy import NoPolicyError
+from connectors.errors import DomainError
 
 log = logging.getLogger(__name__)
 
@@ -40,12 +23,16 @@ MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "urn:keyturn:problem:"
 
 
-class KeyInUseError(Exception):
+class KeyInUseError(DomainError):
     """The first request with this Idempotency-Key is in progress, or its outcome is unknown."""
 
+    code, status = "idempotency-key-in-use", 409
 
-class KeyReusedError(Exception):
+
+class KeyReusedError(DomainError):
     """A different request was made with this Idempotency-Key before."""
+
+    code, status = "idempotency-key-reused", 422
 
 
 class Problem(BaseModel):
@@ -91,33 +78,6 @@ RESPONSES: Mapping[str, object] = {
     for status in (400, 401, 403, 404, 408, 409, 413, 422, 429, 500, 503)
 }
 
-# The first match applies: subclasses come before their base classes.
-_PROBLEM_TYPES: Sequence[tuple[type[Exception], int, str]] = (
-    (InvalidTokenError, 401, "invalid-token"),
-    (InsufficientScopeError, 403, "insufficient-scope"),
-    (RateLimitError, 429, "rate-limited"),
-    (TooManyRequestsError, 429, "too-many-open-requests"),
-    (KeyInUseError, 409, "idempotency-key-in-use"),
-    (KeyReusedError, 422, "idempotency-key-reused"),
-    (StepUpRequired, 403, "second-factor-required"),
-    (NotAllowed, 403, "not-allowed"),
-    (NotEverything, 403, "not-allowed"),
-    (VerificationInProgress, 409, "verification-in-progress"),
-    (TooLate, 409, "too-late"),
-    (ConcurrentUpdateError, 409, "concurrent-update"),
-    (IllegalTransitionError, 409, "too-late"),
-    (NoSuchRun, 404, "run-not-found"),
-    (NoSuchSchedule, 404, "schedule-not-found"),
-    (NoSuchKeyError, 404, "not-found"),
-    (NoSuchView, 404, "not-found"),
-    (RequestSyntaxError, 422, "invalid-syntax"),
-    (ScheduleError, 422, "invalid-syntax"),
-    (InvalidRequestError, 422, "invalid-request"),
-    (NoPolicyError, 503, "policy-unavailable"),
-    (LogAlteredError, 503, "change-log-altered"),
-    (StoreUnavailable, 503, "database-unavailable"),
-)
-
 
 def build_problem(
     request: Request,
@@ -149,17 +109,14 @@ def build_error_response(request: Request, error: Exception) -> JSONResponse | N
         return _build_validation_problem(request, error)
     if isinstance(error, HTTPException):
         return _build_http_problem(request, error)
-    found = next(
-        ((status, name) for kind, status, name in _PROBLEM_TYPES if isinstance(error, kind)), None
-    )
-    if found is None:
+    if not isinstance(error, DomainError):
         return None
-    status, problem_type = found
+    route = observability.route_name(request.scope["path"])
     return build_problem(
         request,
-        status,
-        problem_type,
-        _describe_error(request, error),
+        error.status,
+        error.code,
+        capitalise_sentence(observability.explain_error(error, f"{request.method} {route}")),
         problems=error.problems if isinstance(error, InvalidValuesError) else None,
         headers=_build_headers(error),
     )
@@ -173,47 +130,20 @@ def install_error_handlers(app: FastAPI) -> None:
             request, 500, "internal-error"
         )
 
-    for kind in (HTTPException, RequestValidationError, *(kind for kind, _, _ in _PROBLEM_TYPES)):
+    for kind in (HTTPException, RequestValidationError, DomainError):
         app.add_exception_handler(kind, handle)
     app.add_exception_handler(Exception, handle)
 
 
-def _describe_error(request: Request, error: Exception) -> str:
-    """Return the message for the caller. What only administrators may read goes to the log."""
-    if isinstance(error, NoPolicyError):
-        log.error("the policy is not valid: %s", error)
-        return (
-            "The policy is not valid, so Keyturn refuses every request. "
-            "Run `keyturn policy check` on the server; it prints each error and its fix."
+def _build_headers(error: DomainError) -> dict[str, str]:
+    headers = {} if error.retry_seconds is None else {"Retry-After": str(error.retry_seconds)}
+    if isinstance(error, InvalidTokenError):
+        headers["WWW-Authenticate"] = 'Bearer realm="keyturn"'
+    if isinstance(error, InsufficientScopeError):
+        headers["WWW-Authenticate"] = (
+            f'Bearer realm="keyturn", error="insufficient_scope", scope="{error.scope}"'
         )
-    if isinstance(error, StoreUnavailable):
-        log.critical(
-            "%s %s: %s", request.method, observability.route_name(request.scope["path"]), error
-        )
-        return error.advice or (
-            "The database does not answer, so nothing was done. Try again in a few seconds; "
-            "the service's log has the reason."
-        )
-    return capitalise_sentence(str(error))
-
-
-def _build_headers(error: Exception) -> dict[str, str]:
-    match error:
-        case InvalidTokenError():
-            return {"WWW-Authenticate": 'Bearer realm="keyturn"'}
-        case InsufficientScopeError():
-            challenge = (
-                f'Bearer realm="keyturn", error="insufficient_scope", scope="{error.scope}"'
-            )
-            return {"WWW-Authenticate": challenge}
-        case RateLimitError():
-            return {"Retry-After": str(error.seconds)}
-        case TooManyRequestsError():
-            return {"Retry-After": "60"}
-        case StoreUnavailable() | NoPolicyError() if not isinstance(error, LogAlteredError):
-            return {"Retry-After": "5"}
-        case _:
-            return {}
+    return headers
 
 
 def _build_http_problem(request: Request, error: HTTPException) -> JSONResponse:

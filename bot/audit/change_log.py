@@ -61,6 +61,8 @@ _LAST_ENTRY_OF_RUN = (
 class LogAlteredError(StoreUnavailable):
     """The change log differs from what Keyturn wrote. Nothing is added to it, so nothing runs."""
 
+    code, retry_seconds = "change-log-altered", None
+
     def __init__(self, reason: str) -> None:
         super().__init__(
             f"the change log was altered: {reason}. Nothing is added to it, and nothing runs. "

@@ -15,6 +15,7 @@ from bot.db.database import Database, Transaction
 from bot.model import signing
 from bot.model.progress import BeginStage, begin_silent_stage, iterate_with_progress
 from bot.model.signing import SigningKey
+from connectors.errors import DomainError
 
 KEY_KIND = change_log.KEY_KIND
 # A backup was restored: later entries are lost, and witnesses may have seen them.
@@ -32,8 +33,10 @@ _UNSIGNED_MESSAGE = "is not signed by the key of the log"
 _VERIFICATION_LOCK = Lock()
 
 
-class VerificationInProgress(Exception):
+class VerificationInProgress(DomainError):
     """The whole log is being verified already."""
+
+    code, status = "verification-in-progress", 409
 
 
 @dataclass(frozen=True)

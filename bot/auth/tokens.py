@@ -20,6 +20,7 @@ from bot.db import tables
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.canonical import encode_canonical
 from bot.model.signing import SigningKey
+from connectors.errors import DomainError
 
 # The prefix by which people and secret scanners recognise a token.
 TOKEN_PREFIX = "kt_"  # noqa: S105 - not a secret
@@ -45,8 +46,10 @@ _CREATION_OF_TOKEN = select(tables.entry).where(_ENTRY.kind == MADE, _LIKE_TOKEN
 _FIND_TOKEN = select(_TOKEN).where(_TOKEN.c.prefix == bindparam("begins"))
 
 
-class NoSuchTokenError(Exception):
+class NoSuchTokenError(DomainError):
     """There is no token with this number."""
+
+    code, status = "token-not-found", 404
 
 
 # The scope of agents: only at /mcp, and no other scope beside it.

@@ -13,13 +13,12 @@ import click
 
 from bot.cli.context import (
     FAILED,
-    NOT_FOUND,
-    NOT_UNDERSTOOD,
     REFUSED,
     WAITING,
     CommandEnvironment,
     exit_on_errors,
     exit_with_error,
+    get_exit_status,
 )
 from bot.cli.options import json_option, token_owner_option
 from bot.cli.terminal import get_zone_name, time_options
@@ -29,14 +28,6 @@ if TYPE_CHECKING:
 
 _API_PREFIX = "/api/v1"
 _POLL_SECONDS = 1.0
-# Exit status of each problem type; any other is a failure.
-_EXIT_STATUSES: Mapping[str, int] = {
-    **dict.fromkeys(("invalid-syntax", "invalid-request"), NOT_UNDERSTOOD),
-    **dict.fromkeys(("run-not-found", "schedule-not-found", "not-found"), NOT_FOUND),
-    **dict.fromkeys(
-        ("invalid-token", "insufficient-scope", "not-allowed", "second-factor-required"), REFUSED
-    ),
-}
 # Fields of database records that are times.
 _TIME_FIELDS = frozenset(
     {
@@ -125,7 +116,7 @@ class ServiceClient:
         if response.status_code >= 400:
             problem_type = str(body.get("type", "")).rpartition(":")[2]
             detail = str(body.get("detail", response.reason_phrase))
-            exit_with_error(detail, get_exit_status(problem_type))
+            exit_with_error(detail, get_exit_status(response.status_code, problem_type))
         return body
 
 
@@ -153,11 +144,6 @@ def parse_time_option(typed: str | None, parse_time: Callable[..., int]) -> str:
     with exit_on_errors():
         at = parse_time(typed, now=time.time_ns() // 1000, zone=get_zone_name())
     return to_datetime(at).isoformat()
-
-
-def get_exit_status(problem_type: str) -> int:
-    """Return the exit status for a problem type."""
-    return _EXIT_STATUSES.get(problem_type, FAILED)
 
 
 def format_approved_by(event: Mapping[str, Any]) -> str:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # Exit statuses for scripts. 2 is also click's own, and 130 is what shells expect for Ctrl-C.
 FAILED, NOT_UNDERSTOOD, NOT_FOUND, REFUSED, WAITING, INTERRUPTED = 1, 2, 3, 4, 5, 130
 
+# The exit status of errors by their HTTP status; of any other, FAILED.
+_EXIT_STATUSES = {400: NOT_UNDERSTOOD, 422: NOT_UNDERSTOOD, 401: REFUSED, 403: REFUSED}
+
 # Key of the click context under which it is kept whether the command line has --json.
 JSON_WANTED = "bot.cli.json"
 
@@ -63,27 +66,17 @@ class RecordNumber(click.IntRange):
 @contextmanager
 def exit_on_errors() -> Generator[None]:
     """Report expected errors as one line on standard error, and exit."""
-    from bot.db.database import AlreadyRunning, StoreUnavailable
-    from bot.model.errors import InvalidRequestError
-    from bot.model.request_form import RequestSyntaxError
-    from bot.model.signing import KeyFileError
-    from bot.policy import NoPolicyError
-    from connectors.errors import HostError, UnknownHostError
+    from connectors.errors import DomainError
 
     try:
         yield
     except BrokenPipeError:
         end_by_closed_pipe()
+    except DomainError as error:
+        exit_with_error(str(error), get_exit_status(error.status, error.code))
     except UnicodeError:
         exit_with_error("the input is not UTF-8 text: save it as UTF-8", NOT_UNDERSTOOD)
-    except (RequestSyntaxError, InvalidRequestError) as error:
-        exit_with_error(str(error), NOT_UNDERSTOOD)
-    except UnknownHostError as error:
-        exit_with_error(str(error), NOT_FOUND)
-    except (
-        *(StoreUnavailable, AlreadyRunning, NoPolicyError, KeyFileError),
-        *(HostError, ValueError),
-    ) as error:
+    except ValueError as error:
         exit_with_error(str(error), FAILED)
     except OSError as error:
         has_file = error.filename and error.strerror
@@ -105,9 +98,6 @@ def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]"
 
     A running service executes what is requested here.
     """
-    from bot.db.runs import ConcurrentUpdateError, NoSuchRun
-    from bot.db.schedules import NoSuchSchedule
-    from bot.model.errors import NoSuchPersonError, NotAllowed, TooLate
     from bot.policy import PolicyDirectory
     from bot.service import KeyturnService
     from connectors.permissions import list_trusted_owners
@@ -115,14 +105,7 @@ def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]"
     with environment.open_database() as database:
         owners = list_trusted_owners(environment.settings.data)
         policies = PolicyDirectory(environment.settings.policy, owners=owners)
-        try:
-            yield KeyturnService.without_execution(database, policies)
-        except (NoSuchPersonError, NoSuchRun, NoSuchSchedule) as error:
-            exit_with_error(str(error), NOT_FOUND)
-        except NotAllowed as error:
-            exit_with_error(str(error), REFUSED)
-        except (TooLate, ConcurrentUpdateError) as error:
-            exit_with_error(str(error), FAILED)
+        yield KeyturnService.without_execution(database, policies)
 
 
 def run_to_data(environment: CommandEnvironment, run: "Run") -> Mapping[str, Any]:
@@ -148,6 +131,13 @@ def wants_json() -> bool:
 def is_interactive() -> bool:
     """Return whether a person can be asked: in a terminal, without --json."""
     return sys.stdin.isatty() and not wants_json()
+
+
+def get_exit_status(http_status: int, code: str) -> int:
+    """Return the exit status for an error, from its HTTP status and its code."""
+    if code.endswith("not-found"):
+        return NOT_FOUND
+    return _EXIT_STATUSES.get(http_status, FAILED)
 
 
 def exit_with_error(message: str, status: int) -> NoReturn:

@@ -31,6 +31,7 @@ from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from bot.model.times import SECOND
 from bot.model.view_rights import ViewRights
+from connectors.errors import DomainError
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql
@@ -124,22 +125,29 @@ _SECONDS_ON_SQLITE = select((func.julianday("now") - 2440587.5) * 86400.0)
 _SECONDS_ON_POSTGRESQL = select(extract("epoch", func.clock_timestamp()))
 
 
-class StoreUnavailable(Exception):
+class StoreUnavailable(DomainError):
     """The database did not store what has to be recorded, so nothing was done."""
 
+    code, status, retry_seconds = "database-unavailable", 503, 5
     advice = ""
     """What is so and what to do, for everyone; "" where only the service's log says it."""
 
-    advice = ""
-    """What is so and what to do, for everyone; "" where only the service's log says it."""
+    @property
+    def public_message(self) -> str:
+        return self.advice or (
+            "the database does not respond, so nothing was done. Try again in a few seconds; the "
+            "log of the service has the reason"
+        )
 
 
 class StoreRefused(StoreUnavailable):
     """The database refuses this because it violates a constraint; retrying does not help."""
 
 
-class AlreadyRunning(Exception):
+class AlreadyRunning(DomainError):
     """Another process works on the same data directory."""
+
+    code = "already-running"
 
 
 def boot_time() -> float:

@@ -10,6 +10,7 @@ from sqlalchemy import Row, Select, delete, func, select, update
 from bot.db import tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.drift import Candidate, DriftState, Expectation, parse_range
+from connectors.errors import DomainError
 
 _row = tables.drift_key.c
 
@@ -57,8 +58,10 @@ class DriftKey:
         return format_range(self.expectation)
 
 
-class NoSuchKeyError(Exception):
+class NoSuchKeyError(DomainError):
     """No watched value has this number, or it may not be viewed."""
+
+    code, status = "not-found", 404
 
     def __init__(self, number: int) -> None:
         super().__init__(f"there is no watched value {number}: `keyturn drift list` lists them")

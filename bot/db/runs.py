@@ -40,6 +40,7 @@ from bot.model.run import (
     check_transition,
 )
 from bot.model.schedule import ScheduleTiming
+from connectors.errors import DomainError
 from runbooks import Report
 
 REPORT = TypeAdapter(Report)
@@ -296,12 +297,16 @@ _UNFINISHED = _RUN.state.in_([state.value for state in sorted(ACTIVE_STATES)]) |
 )
 
 
-class NoSuchRun(Exception):
+class NoSuchRun(DomainError):
     """No run has this number, or it may not be viewed."""
 
+    code, status = "run-not-found", 404
 
-class ConcurrentUpdateError(Exception):
+
+class ConcurrentUpdateError(DomainError):
     """Another transaction changed the run first; read it again."""
+
+    code, status = "concurrent-update", 409
 
 
 def add_run(tx: Transaction, new: NewRun) -> Run:

@@ -7,6 +7,7 @@ from sqlalchemy import delete, insert, select, update
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError
+from connectors.errors import DomainError
 
 # More views than this cannot be searched by eye.
 MOST = 50
@@ -17,8 +18,10 @@ FILTERS = ("host", "area", "person", "runbook", "state", "search", "since", "unt
 _VIEW = tables.saved_view.c
 
 
-class NoSuchView(Exception):
+class NoSuchView(DomainError):
     """There is no view with this number."""
+
+    code, status = "not-found", 404
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.model.schedule import NotifyWhen, ScheduleTiming
 from bot.model.times import DAY
+from connectors.errors import DomainError
 
 # How long ended schedules stay in the list.
 ENDED_DAYS = 7
@@ -73,8 +74,10 @@ class Fire:
     reason: str
 
 
-class NoSuchSchedule(Exception):
+class NoSuchSchedule(DomainError):
     """No schedule has this number, or it may not be viewed."""
+
+    code, status = "schedule-not-found", 404
 
 
 def add_schedule(

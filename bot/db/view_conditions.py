@@ -18,10 +18,13 @@ from bot.db.tables import PARENT, PLAN_ONLY
 from bot.model import references
 from bot.model.sequence import SEQUENCES
 from bot.model.view_rights import ViewableScope, ViewRights, can_view_all
+from connectors.errors import DomainError
 
 
-class NotEverything(Exception):
+class NotEverything(DomainError):
     """This needs the right to view every run."""
+
+    code, status = "not-allowed", 403
 
 
 _ALL = Condition()

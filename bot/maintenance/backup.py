@@ -22,6 +22,7 @@ from bot.maintenance import copy_database
 from bot.maintenance.durable import sync_to_disk
 from bot.model.canonical import encode_canonical
 from bot.model.progress import BeginStage, begin_silent_stage
+from connectors.errors import DomainError
 
 TABLE = "backup_label"
 
@@ -42,8 +43,10 @@ class BackupLabel:
 _LABEL = TypeAdapter(BackupLabel)
 
 
-class InvalidBackupError(Exception):
+class InvalidBackupError(DomainError):
     """The file is not a valid backup. The message says why."""
+
+    code = "invalid-backup"
 
 
 def write_label(tx: Transaction, label: BackupLabel) -> None:

@@ -5,11 +5,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from connectors.errors import DomainError
 from connectors.permissions import find_other_owner
 
 
-class KeyFileError(Exception):
+class KeyFileError(DomainError):
     """A key file cannot be used. The message says what to do."""
+
+    code = "unusable-key-file"
 
 
 def load_or_create_key(file: Path, create_content: Callable[[], bytes]) -> bytes:

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from bot.model import host_patterns
 from connectors.command import quote_text
+from connectors.errors import DomainError
 from runbooks import AnyRunbook, list_pending_words, load_catalogue
 
 # Messages by pydantic's error type; braces contain values of its error context.
@@ -69,8 +70,10 @@ _TYPOGRAPHIC_SPACES = {
 _TYPED_CHARACTERS = str.maketrans("“”„‘’‚—–", "\"\"\"'''--", "") | _TYPOGRAPHIC_SPACES
 
 
-class RequestSyntaxError(Exception):
+class RequestSyntaxError(DomainError):
     """The words are not a valid request. The message says what is wrong and what to type."""
+
+    code, status = "invalid-syntax", 422
 
 
 class InvalidValuesError(RequestSyntaxError):

@@ -9,6 +9,7 @@ from bot.model.approvals import ApprovalRequirements
 from bot.model.plan import ResolvedPlan
 from bot.model.schedule import ScheduleTiming
 from bot.model.sequence import SEQUENCES
+from connectors.errors import DomainError
 from runbooks import Report
 
 
@@ -393,8 +394,10 @@ class StepRecord:
     error: str = ""
 
 
-class IllegalTransitionError(Exception):
+class IllegalTransitionError(DomainError):
     """The run cannot change from its state to the new one."""
+
+    code, status = "too-late", 409
 
 
 def check_transition(run: Run, new_state: State) -> None:

@@ -43,6 +43,8 @@ _Setting = TypeVar("_Setting", bound=StrEnum)
 class ScheduleError(InvalidRequestError):
     """The timing is not valid. The message says what to write instead."""
 
+    code = "invalid-syntax"
+
 
 @dataclass(frozen=True)
 class CronExpression:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from connectors.errors import DomainError
+
 
 @dataclass(frozen=True)
 class PolicyProblem:
@@ -20,8 +22,10 @@ class PolicyProblem:
         return f"{where}: {self.message}" if where else self.message
 
 
-class NoPolicyError(Exception):
+class NoPolicyError(DomainError):
     """There is no valid policy, so everything is refused. The problems say why."""
+
+    code, status, retry_seconds = "policy-unavailable", 503, 5
 
     def __init__(self, *problems: PolicyProblem) -> None:
         super().__init__(*problems)
@@ -29,3 +33,10 @@ class NoPolicyError(Exception):
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.problems))
+
+    @property
+    def public_message(self) -> str:
+        return (
+            "the policy is not valid, so Keyturn refuses every request. Run `keyturn policy "
+            "check` on the server: it prints each error and its fix"
+        )

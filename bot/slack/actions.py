@@ -12,16 +12,13 @@ from slack_bolt.async_app import AsyncAck, AsyncApp
 from slack_bolt.error import BoltUnhandledRequestError
 from slack_bolt.response import BoltResponse
 
+from bot import observability
 from bot.db import outbox, runs
-from bot.db.database import Database, StoreUnavailable
-from bot.db.drift import NoSuchKeyError
-from bot.db.runs import ConcurrentUpdateError, NoSuchRun
-from bot.db.schedules import NoSuchSchedule
-from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.request_form import RequestSyntaxError
+from bot.db.database import Database
+from bot.model.errors import InvalidRequestError, TooLate
 from bot.model.run import RequestOrigin, Run
 from bot.model.text import escape_to_one_line, format_sentence
-from bot.policy import NoPolicyError, Person, Policy
+from bot.policy import Person, Policy
 from bot.service import KeyturnService
 from bot.slack import modals, payloads, replies, threads
 from bot.slack.aliases import ALIASES, COMMAND, expand_alias
@@ -35,7 +32,7 @@ from bot.slack.client import (
 )
 from bot.slack.commands import CommandAnswer, RequestedForm, SlackCommands
 from bot.slack.home import HomeTabs
-from bot.slack.identity import AccountRefused, IdentityService
+from bot.slack.identity import IdentityService
 from bot.slack.modals import RequestForms
 from bot.slack.payloads import Body, ButtonClick
 from bot.slack.run_forms import (
@@ -66,6 +63,7 @@ from bot.slack.run_message import (
     WITHDRAW,
 )
 from bot.slack.run_posts import CARD, COPY, REMARK
+from connectors.errors import DomainError
 
 # They open a form for a text.
 _FORM_ACTIONS = (DENY, APPROVE_WITH_REASON, QUESTION, ANSWER, REASSIGN)
@@ -169,21 +167,6 @@ FormHandler = Callable[..., dict[str, Any] | PendingPlan]
 _COMMANDS = (COMMAND, *ALIASES)
 _FORM_BUTTON_PATTERN = re.compile(rf"{replies.FORM_ACTION}-\d{{1,2}}")
 
-# Each is shown to the person. All but the first two are refusals, whose message says what to do.
-_REFUSALS = (
-    NoPolicyError,
-    StoreUnavailable,
-    AccountRefused,
-    RequestSyntaxError,
-    InvalidRequestError,
-    NotAllowed,
-    TooLate,
-    NoSuchRun,
-    NoSuchSchedule,
-    NoSuchKeyError,
-    ConcurrentUpdateError,
-)
-
 
 class SlackListeners:
     """Handles commands, clicks, forms and events from Slack."""
@@ -250,7 +233,7 @@ class SlackListeners:
         if await _is_done_within(answering, _ACKNOWLEDGED_SECONDS):
             try:
                 answer = answering.result()
-            except _REFUSALS as refusal:
+            except DomainError as refusal:
                 answer = _render_refusal(refusal)
         if isinstance(answer, Message):
             await ack(response_type="ephemeral", text=answer.text, blocks=list(answer.blocks))
@@ -425,7 +408,7 @@ class SlackListeners:
         try:
             person = await self._identity.get_person(shown.account)
             options = await self._request_forms.list_options(shown, person=person.id)
-        except _REFUSALS as refusal:
+        except DomainError as refusal:
             _log.info("a form field has no options: %s", refusal)
             options = ()
         await ack(options=options)
@@ -472,7 +455,7 @@ class SlackListeners:
         try:
             person = await self._identity.get_person(shown.account)
             return await threads.run_in_answer_thread(handle_form, shown, person=person.id)
-        except _REFUSALS as refusal:
+        except DomainError as refusal:
             has_host = shown.callback_id in {modals.FORM, modals.CHOOSER}
             block = modals.HOST_BLOCK if has_host else REASON
             return {block: _describe_refusal(refusal)}
@@ -501,7 +484,7 @@ class SlackListeners:
                 await threads.run_in_answer_thread(
                     self._home_tabs.open_home, account.user, person.id
                 )
-            except _REFUSALS as refusal:
+            except DomainError as refusal:
                 work = self._home_tabs.show_refusal(account.user, _describe_refusal(refusal))
                 self._run_in_background(work, "", account.user)
         await ack()
@@ -523,7 +506,7 @@ class SlackListeners:
                     mention.account,
                     lambda _, policy: self._commands.suggest_command(mention.text, policy=policy),
                 )
-        except _REFUSALS as refusal:
+        except DomainError as refusal:
             answer = _render_refusal(refusal)
         # Slack does not show an ephemeral message that would begin a thread.
         user, thread = mention.account.user, mention.thread
@@ -540,7 +523,7 @@ class SlackListeners:
         try:
             await self._identity.get_person(links.account)
             await threads.run_in_answer_thread(self._commands.record_links, links)
-        except _REFUSALS as refusal:
+        except DomainError as refusal:
             # The person requested nothing, so there is nothing to answer.
             _log.info("a link was not unfurled: %s", refusal)
 
@@ -620,7 +603,7 @@ class SlackListeners:
         try:
             person = await self._identity.get_person(shown.account)
             await self._request_forms.update_form(shown, person=person.id)
-        except _REFUSALS as refusal:
+        except DomainError as refusal:
             # The form is unchanged; submitting it shows the same refusal.
             _log.info("a form was not updated: %s", refusal)
 
@@ -689,7 +672,7 @@ class SlackListeners:
     ) -> None:
         try:
             await work
-        except _REFUSALS as refusal:
+        except DomainError as refusal:
             await self._send_to_person(channel, user, _render_refusal(refusal))
         except Exception as error:  # noqa: BLE001 - reported to the person
             await self._send_to_person(
@@ -718,17 +701,9 @@ def _escape_errors(errors: Mapping[str, str]) -> dict[str, str]:
     return {block: escape_to_one_line(text) for block, text in errors.items()}
 
 
-def _render_refusal(refusal: Exception) -> Message:
+def _render_refusal(refusal: DomainError) -> Message:
     return replies.build_text_reply(_describe_refusal(refusal))
 
 
-def _describe_refusal(refusal: Exception) -> str:
-    if isinstance(refusal, NoPolicyError):
-        _log.error("cannot load a valid policy: %s", refusal)
-        return "Nothing was done: Keyturn has no valid policy. Its log says what to fix."
-    if isinstance(refusal, StoreUnavailable):
-        _log.critical("cannot accept requests from Slack: %s", refusal)
-        return refusal.advice or (
-            "Nothing was done: the change log cannot be written. Try again in a minute."
-        )
-    return format_sentence(str(refusal))
+def _describe_refusal(refusal: DomainError) -> str:
+    return format_sentence(observability.explain_error(refusal, "Slack"))

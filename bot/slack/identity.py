@@ -14,6 +14,7 @@ from bot.policy import Person, Policy, PolicySource
 from bot.slack import threads
 from bot.slack.client import CALL_ERRORS, get_error_cause
 from bot.slack.payloads import Account
+from connectors.errors import DomainError
 
 _log = logging.getLogger(__name__)
 
@@ -41,8 +42,10 @@ _TOKEN_ERRORS = frozenset(
 )
 
 
-class AccountRefused(Exception):
+class AccountRefused(DomainError):
     """The account is unknown or must not act now. The message says why."""
+
+    code, status = "account-refused", 403
 
 
 @dataclass(frozen=True)

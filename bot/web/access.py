@@ -12,6 +12,7 @@ from bot.model.grant_words import NewGrant
 from bot.model.request_form import RequestSyntaxError
 from bot.model.times import InvalidTimeError, parse_deadline
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 
 router = APIRouter(prefix="/access")
 
@@ -77,7 +78,7 @@ def show_access(visit: Visit) -> Response:
 
 
 def _render_page(
-    visit: VisitOfPage, *, refusal: Exception | None = None, **_record: int
+    visit: VisitOfPage, *, refusal: DomainError | None = None, **_record: int
 ) -> Response:
     organisation, person = visit.policy.organisation, visit.person
     with visit.read_viewable() as tx:

@@ -9,6 +9,7 @@ from bot.db import stops
 from bot.db.stops import Ban
 from bot.web.auth import User
 from bot.web.visit import Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 
 router = APIRouter(prefix="/bans")
 
@@ -30,7 +31,7 @@ def show_bans(visit: Visit) -> Response:
     return _render_page(visit)
 
 
-def _render_page(visit: VisitOfPage, *, refusal: Exception | None = None) -> Response:
+def _render_page(visit: VisitOfPage, *, refusal: DomainError | None = None) -> Response:
     with visit.read_viewable() as tx:
         held = stops.list_bans(tx)
         stepped_up = visit.is_stepped_up(tx)

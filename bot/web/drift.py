@@ -12,6 +12,7 @@ from bot.model.times import DEADLINE_EXAMPLES, parse_deadline
 from bot.queries.drift import read_details
 from bot.web.templating import get_reader_zone
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 
 router = APIRouter(prefix="/drift")
 
@@ -47,7 +48,9 @@ def show_key(visit: Visit, number: IdPath) -> Response:
     return _render_key(visit, number)
 
 
-def _render_key(visit: VisitOfPage, number: int, *, refusal: Exception | None = None) -> Response:
+def _render_key(
+    visit: VisitOfPage, number: int, *, refusal: DomainError | None = None
+) -> Response:
     with visit.read_viewable() as tx:
         details = read_details(tx, visit.policy, number, person=visit.person)
     return visit.render(

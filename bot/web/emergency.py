@@ -6,6 +6,7 @@ from fastapi import APIRouter, Response
 
 from bot.db import stops
 from bot.web.visit import Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 
 router = APIRouter(prefix="/stop")
 
@@ -15,7 +16,7 @@ def show_stop(visit: Visit) -> Response:
     return _render_page(visit)
 
 
-def _render_page(visit: VisitOfPage, *, refusal: Exception | None = None) -> Response:
+def _render_page(visit: VisitOfPage, *, refusal: DomainError | None = None) -> Response:
     with visit.read_viewable() as tx:
         policy = visit.policy.without_people(stops.list_banned_people(tx))
         held = stops.get_stop_of_everything(tx)

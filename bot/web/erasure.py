@@ -10,6 +10,7 @@ from bot.audit.output import StoredOutput
 from bot.db import runs
 from bot.queries import erasure
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 
 router = APIRouter(prefix="/runs/{number}/erase")
 
@@ -26,7 +27,9 @@ def show_erasure(visit: Visit, number: IdPath) -> Response:
     return _render_page(visit, number)
 
 
-def _render_page(visit: VisitOfPage, number: int, *, refusal: Exception | None = None) -> Response:
+def _render_page(
+    visit: VisitOfPage, number: int, *, refusal: DomainError | None = None
+) -> Response:
     with visit.read_viewable() as tx:
         run = runs.get_run(tx, number)
         preview = erasure.preview_erasure(tx, run)

@@ -12,17 +12,12 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 
 from bot import observability
-from bot.db.database import StoreUnavailable
-from bot.db.drift import NoSuchKeyError
-from bot.db.runs import NoSuchRun
-from bot.db.saved_views import NoSuchView
-from bot.db.schedules import NoSuchSchedule
 from bot.model.text import format_sentence
-from bot.policy import NoPolicyError
 from bot.web import middleware, redirects
 from bot.web.auth import NotSignedInError, check_still_signed_in
 from bot.web.deps import WebDependencies
 from bot.web.templating import render_page
+from connectors.errors import DomainError
 
 log = logging.getLogger(__name__)
 
@@ -79,10 +74,7 @@ def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
     app.add_exception_handler(NotSignedInError, handle_not_signed_in)
     app.add_exception_handler(HTTPException, _handle_http_error)
     app.add_exception_handler(RequestValidationError, _handle_invalid_request)
-    for kind in (NoSuchRun, NoSuchSchedule, NoSuchKeyError, NoSuchView):
-        app.add_exception_handler(kind, _handle_not_found)
-    app.add_exception_handler(NoPolicyError, _handle_invalid_policy)
-    app.add_exception_handler(StoreUnavailable, _handle_database_unavailable)
+    app.add_exception_handler(DomainError, _handle_domain_error)
     app.add_exception_handler(Exception, handle_internal_error)
 
 
@@ -107,7 +99,7 @@ def _handle_http_error(request: Request, error: Exception) -> Response:
 def _find_user(request: Request) -> None:
     """Load the user for the menu of an error page, if someone is signed in."""
     if not hasattr(request.state, "user"):
-        with suppress(NotSignedInError, StoreUnavailable, NoPolicyError):
+        with suppress(NotSignedInError, DomainError):
             check_still_signed_in(request)
 
 
@@ -119,27 +111,10 @@ def _handle_invalid_request(request: Request, error: Exception) -> Response:
     return render_refusal(request, 404 if "path" in locations else 422)
 
 
-def _handle_not_found(request: Request, error: Exception) -> Response:
-    return render_refusal(request, 404, format_sentence(str(error)))
-
-
-def _handle_invalid_policy(request: Request, error: Exception) -> Response:
-    log.error("policy is not valid: %s", error)
-    message = (
-        "The policy files are not valid, so all requests are refused. "
-        "Ask an administrator to run `keyturn policy check`."
-    )
-    return render_refusal(request, 503, message)
-
-
-def _handle_database_unavailable(request: Request, error: Exception) -> Response:
-    # Log the route only: the full address may be a sign-in link.
-    log.critical(
-        "%s %s: %s", request.method, observability.route_name(request.scope["path"]), error
-    )
-    advice = error.advice if isinstance(error, StoreUnavailable) else ""
-    message = advice or (
-        "The database does not respond, so nothing was done. Try again shortly. "
-        "Administrators find the reason in the log of the service."
-    )
-    return render_refusal(request, 503, message)
+def _handle_domain_error(request: Request, error: Exception) -> Response:
+    if not isinstance(error, DomainError):
+        raise error
+    # The route only: the full address may be a sign-in link.
+    route = observability.route_name(request.scope["path"])
+    message = format_sentence(observability.explain_error(error, f"{request.method} {route}"))
+    return render_refusal(request, error.status, message)

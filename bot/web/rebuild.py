@@ -4,6 +4,7 @@ from fastapi import APIRouter, HTTPException, Response
 
 from bot.web.hosts import HostNamePath
 from bot.web.visit import Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 
 router = APIRouter(prefix="/hosts/{name}/rebuild")
 
@@ -15,7 +16,7 @@ def show_rebuild(visit: Visit, name: HostNamePath) -> Response:
 
 
 def _render_rebuild(
-    visit: VisitOfPage, name: str, *, refusal: Exception | None = None
+    visit: VisitOfPage, name: str, *, refusal: DomainError | None = None
 ) -> Response:
     rebuild = visit.service.read_rebuild(name, view_rights=visit.user.view_rights)
     hosts = visit.policy.inventory.hosts

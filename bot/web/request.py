@@ -17,7 +17,8 @@ from bot.policy.explain import PreviewQuestion, parse_preview_question
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
 from bot.web.auth import User
-from bot.web.visit import REFUSALS, Visit, VisitOfPage
+from bot.web.visit import Visit, VisitOfPage
+from connectors.errors import DomainError
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
@@ -134,7 +135,7 @@ def submit_request(visit: Visit) -> Response:
         return _render_form(visit, typed, problems)
     try:
         run = _request_run(visit, typed)
-    except REFUSALS as error:
+    except DomainError as error:
         return _render_form(visit, typed, refusal=error)
     return RedirectResponse(f"/runs/{run.id}", 303)
 
@@ -154,7 +155,7 @@ def _get_runbook(name: str) -> type[AnyRunbook]:
 
 
 def _request_run(visit: VisitOfPage, typed: _TypedForm) -> Run:
-    """Request a check. Of a change, request only the plan. Raises one of REFUSALS."""
+    """Request a check. Of a change, request only the plan. Raises DomainError."""
     words = [f"{name}={value}" for name, value in typed.values.items() if value]
     host_pattern, requests = request_form.parse_request_for_hosts(
         typed.runbook, words, visit.policy.inventory.tags
@@ -175,7 +176,7 @@ def _render_form(
     typed: _TypedForm,
     problems: Mapping[str, str] = MappingProxyType({}),
     *,
-    refusal: Exception | None = None,
+    refusal: DomainError | None = None,
 ) -> Response:
     """Render the form. problems: by field; those of no field in the form are shown above it."""
     runbook = typed.runbook

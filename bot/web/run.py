@@ -24,6 +24,7 @@ from bot.web.deps import WebDeps
 from bot.web.fanout_chart import build_fanout_chart
 from bot.web.templating import render_page
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 from runbooks import load_catalogue
 
 router = APIRouter(prefix="/runs/{number}")
@@ -105,7 +106,7 @@ def render_run_page(
     visit: VisitOfPage,
     number: int,
     *,
-    refusal: Exception | None = None,
+    refusal: DomainError | None = None,
     verification_result: RunVerification | None = None,
 ) -> Response:
     """Return the whole page, with *verification_result* if the run was just verified."""

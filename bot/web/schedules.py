@@ -25,8 +25,8 @@ from bot.policy import Policy
 from bot.queries.calendar import DEFAULT_DAYS, build_calendar
 from bot.web.auth import User
 from bot.web.templating import get_reader_zone
-from bot.web.visit import REFUSALS, IdPath, Visit, VisitOfPage, add_action
-from connectors.errors import UnknownHostError
+from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
+from connectors.errors import DomainError, UnknownHostError
 from runbooks import AnyRunbook
 
 router = APIRouter(prefix="/schedules")
@@ -134,7 +134,7 @@ def request_schedule(visit: Visit) -> Response:
             reason=typed["reason"],
             plan_only=True,
         )
-    except REFUSALS as error:
+    except DomainError as error:
         return _render_form(visit, typed, {}, refusal=error)
     return RedirectResponse(f"/runs/{run.id}", 303)
 
@@ -144,7 +144,9 @@ def show_schedule(visit: Visit, number: IdPath) -> Response:
     return _render_page(visit, number)
 
 
-def _render_page(visit: VisitOfPage, number: int, *, refusal: Exception | None = None) -> Response:
+def _render_page(
+    visit: VisitOfPage, number: int, *, refusal: DomainError | None = None
+) -> Response:
     with visit.read_viewable() as tx:
         shown = _build_shown_schedule(tx, schedules.get_schedule(tx, number), visit.user)
         fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
@@ -238,7 +240,7 @@ def _render_form(
     problems: Mapping[str, str],
     *,
     template: str = "schedule_new.html",
-    refusal: Exception | None = None,
+    refusal: DomainError | None = None,
 ) -> Response:
     """Render the form. problems: by field."""
     reader_zone = get_reader_zone(visit.request)

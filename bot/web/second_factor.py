@@ -15,7 +15,8 @@ from bot.model.text import format_sentence
 from bot.queries.second_factor import is_area_owner, is_factor_valid
 from bot.web.auth import User
 from bot.web.deps import WebDependencies
-from bot.web.visit import REFUSALS, IdPath, Visit, VisitOfPage, add_action, get_http_status
+from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 
 router = APIRouter(prefix="/second-factor")
 
@@ -57,8 +58,8 @@ def respond_with_key_options(
     """Return what the browser needs to ask for a security key, or the refusal, as JSON."""
     try:
         options = create_options(get_relying_party(deps))
-    except REFUSALS as error:
-        return JSONResponse({"error": format_sentence(str(error))}, get_http_status(error))
+    except DomainError as error:
+        return JSONResponse({"error": format_sentence(str(error))}, error.status)
     return Response(options, media_type="application/json")
 
 
@@ -80,7 +81,7 @@ def show_factors(visit: Visit) -> Response:
 
 
 def _render_page(
-    visit: VisitOfPage, *, refusal: Exception | None = None, **_factor: int
+    visit: VisitOfPage, *, refusal: DomainError | None = None, **_factor: int
 ) -> Response:
     is_owner = is_area_owner(visit.policy, visit.person)
     with visit.read_viewable() as tx:
@@ -103,12 +104,12 @@ def _render_page(
 
 
 def _render_app_page(
-    visit: VisitOfPage, number: int, *, refusal: Exception | None = None
+    visit: VisitOfPage, number: int, *, refusal: DomainError | None = None
 ) -> Response:
     try:
         secret = visit.service.factor_enrolment.get_app_secret(visit.person, number)
     except InvalidRequestError as error:
-        status = get_http_status(refusal) if refusal else 404
+        status = refusal.status if refusal else 404
         return visit.render(
             "error.html",
             status=status,

@@ -9,6 +9,7 @@ from bot.queries.second_factor import is_factor_valid
 from bot.web.redirects import TargetPageQuery, get_safe_page
 from bot.web.second_factor import get_relying_party, respond_with_key_options
 from bot.web.visit import Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 
 router = APIRouter(prefix="/step-up")
 
@@ -19,7 +20,7 @@ def show_step_up(visit: Visit, target_page: TargetPageQuery = "/") -> Response:
 
 
 def _render_page(
-    visit: VisitOfPage, *, target_page: str = "", refusal: Exception | None = None
+    visit: VisitOfPage, *, target_page: str = "", refusal: DomainError | None = None
 ) -> Response:
     with visit.read_viewable() as tx:
         factors = second_factors.list_factors(tx, visit.person)

@@ -10,6 +10,7 @@ from bot.auth.tokens import MAX_DAYS, SCOPES
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.queries.second_factor import is_factor_valid
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
+from connectors.errors import DomainError
 
 router = APIRouter(prefix="/tokens")
 
@@ -64,7 +65,7 @@ def _needs_step_up(visit: VisitOfPage) -> bool:
 def _render_page(
     visit: VisitOfPage,
     *,
-    refusal: Exception | None = None,
+    refusal: DomainError | None = None,
     new_token: tuple[tokens.ApiToken, str] | None = None,
     **_token: int,
 ) -> Response:

@@ -1,6 +1,6 @@
 """A request of a signed-in person: what every page and form works with, and how it is answered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
@@ -9,17 +9,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
+from bot import observability
 from bot.db.database import Transaction
-from bot.db.runs import ConcurrentUpdateError
-from bot.model.errors import (
-    InvalidRequestError,
-    NotAllowed,
-    StepUpRequired,
-    TooLate,
-    TooManyRequestsError,
-)
-from bot.model.request_form import RequestSyntaxError
-from bot.model.run import IllegalTransitionError, RequestOrigin
+from bot.model.errors import StepUpRequired
+from bot.model.run import RequestOrigin
 from bot.model.text import format_sentence
 from bot.policy import Policy
 from bot.queries.second_factor import get_shown_factor
@@ -28,22 +21,10 @@ from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
 from bot.web.form_values import FormValues
 from bot.web.templating import render_page
+from connectors.errors import DomainError
 
 # The number of a record; PostgreSQL stores no larger one.
 IdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
-
-# The HTTP status of each refusal that pages show to users. The first match counts.
-_STATUS_BY_REFUSAL: Mapping[type[Exception], int] = {
-    RequestSyntaxError: 422,
-    TooManyRequestsError: 429,
-    InvalidRequestError: 422,
-    NotAllowed: 403,
-    TooLate: 409,
-    ConcurrentUpdateError: 409,
-    IllegalTransitionError: 409,
-}
-# The exceptions to catch. Handle StepUpRequired and the like before them.
-REFUSALS = tuple(_STATUS_BY_REFUSAL)
 
 
 @dataclass(frozen=True)
@@ -105,22 +86,18 @@ class VisitOfPage:
         template: str,
         *,
         status: int = 200,
-        refusal: Exception | None = None,
+        refusal: DomainError | None = None,
         **variables: object,
     ) -> Response:
         """Render a page, with the status and the message of *refusal* if there is one."""
+        alert = ""
         if refusal is not None:
-            status = get_http_status(refusal)
-        variables = {"alert": format_sentence(str(refusal or "")), **variables}
-        return render_page(self.request, template, status=status, **variables)
+            status = refusal.status
+            alert = format_sentence(observability.explain_error(refusal, template))
+        return render_page(self.request, template, status=status, **{"alert": alert, **variables})
 
 
 Visit = Annotated[VisitOfPage, Depends()]
-
-
-def get_http_status(refusal: Exception) -> int:
-    """Return the HTTP status for an exception of REFUSALS."""
-    return next(status for kind, status in _STATUS_BY_REFUSAL.items() if isinstance(refusal, kind))
 
 
 def add_action(
@@ -145,7 +122,7 @@ def add_action(
                 return RedirectResponse(action(visit, **place), 303)
             except StepUpRequired:
                 return RedirectResponse(f"/step-up?next={page.format(**place)}", 303)
-            except REFUSALS as error:
+            except DomainError as error:
                 return render(visit, **place, refusal=error)
 
         router.post(path, response_model=None)(respond)

@@ -15,6 +15,7 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import CLIENT_INFO_META_KEY, ToolAnnotations
 from pydantic import Field
 
+from bot import observability
 from bot.api.mcp.deps import AgentCaller, McpParts, find_caller
 from bot.api.mcp.results import (
     ChangeList,
@@ -28,15 +29,12 @@ from bot.api.mcp.results import (
 )
 from bot.audit import timeline
 from bot.db import runs
-from bot.db.database import StoreUnavailable
 from bot.db.runs import NoSuchRun
 from bot.model import request_form, times
-from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.request_form import RequestSyntaxError
 from bot.model.run import Run, is_at_rest
 from bot.model.runbook_info import list_runbook_info
-from bot.policy import NoPolicyError
 from bot.queries.run_view import build_run_view
+from connectors.errors import DomainError
 from runbooks._catalogue import get_kind
 
 T = TypeVar("T")
@@ -46,7 +44,6 @@ MAX_WAIT_SECONDS, _POLL_SECONDS = 30.0, 0.3
 _MAX_WAITING, MAX_WAITING_OF_OWNER = 100, 10
 _MAX_RUNBOOKS, _MAX_HOSTS, _MAX_CHANGES = 50, 200, 50
 _MAX_CLIENT_LENGTH = 80
-_TRY_LATER = "Keyturn cannot answer now: try again later"
 _PATTERN_CHARACTERS = re.compile(r"[*?@\[]")
 
 RequestText = Annotated[
@@ -243,14 +240,14 @@ class AgentTools:
         with self._parts.database.reading(caller.get_view_rights(policy)) as tx:
             view = build_run_view(tx, number, policy, with_log=False)
             if caller.is_for_another(view.run):
-                raise NoSuchRun(number)
+                raise NoSuchRun(f"there is no run {number}, or you may not view it")
             return RunResult.from_view(tx, view, policy, self._parts.base_url)
 
     def _check_own(self, caller: AgentCaller, number: int) -> None:
         """Raise NoSuchRun unless the agent requested the run for the same person."""
         with self._parts.database.reading() as tx:
             if not caller.is_own(runs.get_run(tx, number)):
-                raise NoSuchRun(number)
+                raise NoSuchRun(f"there is no run {number}, or you may not view it")
 
     def _list_changes(
         self, caller: AgentCaller, hosts: str, at: datetime | None, within: str
@@ -358,17 +355,6 @@ def _explain_errors() -> Generator[None]:
     """Turn errors that the agent can resolve into errors of the tool."""
     try:
         yield
-    except (
-        NotAllowed,
-        TooLate,
-        InvalidRequestError,
-        RequestSyntaxError,
-    ) as error:
+    except DomainError as error:
         # It may quote the reason of a person, or a ticket.
-        raise ToolError(fence_text(str(error))) from None
-    except NoSuchRun:
-        raise ToolError("there is no such run, or you may not view it") from None
-    except StoreUnavailable as error:
-        raise ToolError(error.advice or _TRY_LATER) from error
-    except NoPolicyError as error:
-        raise ToolError(_TRY_LATER) from error
+        raise ToolError(fence_text(observability.explain_error(error, "MCP"))) from None

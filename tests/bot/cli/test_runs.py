@@ -16,7 +16,8 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.audit import change_log
 from bot.cli import client as at_terminal
-from bot.cli.client import get_exit_status, get_run_exit_status
+from bot.cli.client import get_run_exit_status
+from bot.cli.context import get_exit_status
 from bot.cli.formatting import format_run_details
 from bot.cli.history import format_counter_proposal
 from bot.db import break_glass, locks, saved_views
@@ -370,7 +371,7 @@ def test_check_that_needs_attention_exits_with_1():
     run = {"state": "succeeded", "ended": True}
     assert get_run_exit_status(run | {"report": {"healthy": False}}) == 1
     assert get_run_exit_status(run | {"report": {"healthy": True}}) == 0
-    assert get_exit_status("too-late") == 1
+    assert get_exit_status(409, "too-late") == 1
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -371,7 +371,7 @@ async def test_expired_run_is_replanned_by_its_requester_only(chat: Chat):
 async def test_request_without_a_valid_policy_is_refused(chat: Chat):
     (chat.harness.policies.path / "areas.yaml").unlink()
     answer = await chat.type(LAMP_ON)
-    assert "no valid policy" in answer.text
+    assert "The policy is not valid" in answer.text
     assert chat.slack.posted == []
 
 

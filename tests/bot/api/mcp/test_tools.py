@@ -98,7 +98,7 @@ def test_mcp_tools_have_correct_hints_and_a_fixed_order(door: Door):
 
 
 def is_permitted(result: dict[str, Any]) -> bool:
-    return "error" not in result or "no such run" in result["error"]
+    return "error" not in result or "there is no run" in result["error"]
 
 
 REQUESTING = {"check", "plan"}
@@ -171,7 +171,8 @@ def test_agent_sees_and_withdraws_only_its_own_runs_for_the_same_person(door: Do
         ("request", {"digest": requested["digest"], "reason": "for another"}),
     ):
         assert (
-            "no such run" in door.call(tool, for_stan, run=requested["run"], **arguments)["error"]
+            "there is no run"
+            in door.call(tool, for_stan, run=requested["run"], **arguments)["error"]
         )
     service = door.harness.service
     service.approve_run(requested["run"], person="olga", digest=requested["digest"])
