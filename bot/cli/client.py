@@ -13,6 +13,7 @@ import click
 
 from bot.cli.context import (
     FAILED,
+    NOT_UNDERSTOOD,
     REFUSED,
     WAITING,
     CommandEnvironment,

@@ -65,7 +65,7 @@ def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
         new=policy.version,
         changed=sorted(name for name in policy.files if policy.files[name] != old.get(name)),
         files=policy.files,
-        **({"warnings": warnings} if warnings else {}),
+        warnings=warnings or None,
     )
 
 
