@@ -10,7 +10,7 @@ from typing import Literal
 from connectors import probation
 from connectors.command import Hint, Setting, Shell
 from connectors.probation import Probation
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 LegState = Literal["up", "down"]
@@ -24,32 +24,8 @@ _HINTS = (
     Hint(r"does not notice", "enable monitoring of the bond's links (miimon=100) first"),
     Hint(r"is no member of", "the bond was changed meanwhile: request it again"),
 )
-# Arguments: phase, leg. The lowest bit of a card's flags is whether it is set up.
-_RESTORE = Script(
-    "bond-restore",
-    'case $1 in save) flags=$(cat "/sys/class/net/$2/flags") && '
-    'if [ "$((flags & 1))" = 1 ]; then echo up; else echo down; fi >state;; '
-    'restore) ip link set dev "$2" "$(cat state)";; *) exit 1;; esac',
-    argument_count=2,
-)
-# Arguments: root, bond, leg, up or down. The new link may need seconds, and a bond has delays.
-_SET = Script(
-    "bond-leg",
-    f"set -eu; {probation.make_try('bond')}file=${{1%/}}/proc/net/bonding/$2; "
-    'refuse() { echo "$1" >&2; exit 1; }; '
-    """links() { awk '/^Slave Interface:/ {leg = $3} """
-    """/^MII Status:/ && leg {print leg, $3; leg = ""}' "$file"; }; """
-    'links | grep -q "^$3 " || refuse "$3 is no member of $2"; '
-    'if [ "$4" = down ]; then links | grep -v "^$3 " | grep -q " up$" || '
-    'refuse "$3 is the last leg of $2"; fi; '
-    'ip link set dev "$3" "$4"; tries=0; '
-    'until links | grep -qx "$3 $4"; do tries=$((tries + 1)); '
-    'if [ "$tries" -gt 200 ]; then '
-    '[ "$4" = up ] || refuse "$2 does not notice that $3 is down"; '
-    'echo "$3 is set up, and has no link yet"; exit 0; fi; sleep 0.1; done; '
-    'echo "$3 of $2 is $4"',
-    argument_count=4,
-)
+_RESTORE = load_script("bond-restore", argument_count=2)
+_SET = load_script("bond-leg", argument_count=4)
 _SECONDS = Setting("bond.probation", "120", pattern=r"[1-9][0-9]{0,3}")
 
 

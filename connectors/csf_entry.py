@@ -15,7 +15,7 @@ from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
 from connectors.public_addresses import Address
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import ADDRESS, SudoRule, WordPattern
 
 EntryChange = Literal["allow", "disallow", "deny", "undeny", "block", "unblock"]
@@ -34,28 +34,8 @@ _HINTS = (
     ),
 )
 
-# Arguments: phase, directory, program, address. Other lines of csf's files stay as they are, since
-# lfd and people write there too.
-_RESTORE = Script(
-    "csf-entry-restore",
-    f"umask 077; {csf_program.IS_SET}case $1 in save) for each in allow deny; do "
-    'awk -v a="$4" \'$1 == a ""\' "$2/csf.$each" >"$each" || exit; done; '
-    f"{csf_program.SAVE_RULES};; restore) for each in allow deny; do file=$2/csf.$each; "
-    '{ awk -v a="$4" \'$1 != a ""\' "$file" && cat "$each"; } >"$file.back" && '
-    f'sync "$file.back" && mv "$file.back" "$file"; done; {csf_program.RESTORE_RULES};; '
-    "*) exit 1;; esac",
-    argument_count=4,
-)
-# Arguments: root, program, change, address.
-_CHANGE = Script(
-    "csf-entry",
-    f"set -eu; {probation.make_try('csf')}program=$2; case $3 in "
-    'allow) set -- -a "$4" Keyturn;; disallow) set -- -ar "$4";; '
-    'deny) set -- -d "$4" Keyturn;; undeny) set -- -dr "$4";; '
-    f'block) set -- -td "$4" {BLOCK_SECONDS} Keyturn;; unblock) set -- -trd "$4";; '
-    '*) exit 1;; esac; "$program" "$@" 9>&-',
-    argument_count=4,
-)
+_RESTORE = load_script("csf-entry-restore", argument_count=4)
+_CHANGE = load_script("csf-entry", argument_count=4, BLOCK_SECONDS=BLOCK_SECONDS)
 
 
 def query_own_source() -> Query[Address]:

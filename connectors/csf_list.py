@@ -17,7 +17,7 @@ from connectors.command import Hint, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
 from connectors.public_addresses import Address
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 # csf skips comments, and every line with the word for including other files in it.
@@ -37,28 +37,9 @@ _HINTS = (
 )
 
 
-# Arguments: phase, directory, program.
-_RESTORE = Script(
-    "csf-restore",
-    f"{csf_program.IS_SET}case $1 in "
-    f'save) cp -- "$2/keyturn.allow" list && {csf_program.SAVE_RULES};; '
-    'restore) cp list "$2/keyturn.back" && sync "$2/keyturn.back" && '
-    f'mv "$2/keyturn.back" "$2/keyturn.allow"; {csf_program.RESTORE_RULES};; *) exit 1;; esac',
-    argument_count=3,
-)
+_RESTORE = load_script("csf-restore", argument_count=3)
 PROBATION = Probation("csf", _RESTORE, csf_program.SECONDS, csf_program.WHERE)
-# Arguments: root, directory, program, its option, the list's SHA-256. The list is on standard
-# input. Lines of csf's files can do more than allow an address, so the host accepts no others.
-_LOAD = Script(
-    "csf-load",
-    'set -eu; umask 077; cd -- "$2"; '
-    'cat >keyturn.new; echo "$5  keyturn.new" | sha256sum -c - >/dev/null; other=0; '
-    f"LC_ALL=C grep -qvxE -e '{_HEADER}|{_ENTRY.pattern}' keyturn.new || other=$?; "
-    '[ "$other" = 1 ] || { echo this is not a list of Keyturn >&2; exit 1; }; '
-    f"sync keyturn.new; {probation.make_try('csf')}"
-    'mv keyturn.new keyturn.allow; sync .; "$3" "$4" 9>&-',
-    argument_count=5,
-)
+_LOAD = load_script("csf-load", argument_count=5, HEADER=_HEADER, ENTRY=_ENTRY.pattern)
 
 
 def format_list(addresses: Collection[Address], comment: str) -> str:

@@ -1,4 +1,4 @@
-"""What commands of csf share: where it is, its errors, and restoring its rules. No I/O."""
+"""What commands of csf share: where it is, and its errors. No I/O."""
 
 from connectors.command import Hint, Setting
 
@@ -19,15 +19,3 @@ HINTS = (
 )
 # csf exits with 0 after these errors, with an incomplete firewall.
 ERROR = r"(?m)^\*?Error|^ip6?tables[^\n]*: |^ipset v[^\n]*: "
-
-# Parts of restore scripts. They restore the rules that let Keyturn in before, whatever csf loads
-# now. With LFDSTART, `-r` leaves the loading to a daemon.
-IS_SET = 'on() { grep -Eq "^$2 *= *.1." "$1/csf.conf"; }; '
-SAVE_RULES = (
-    'iptables-save >rules && : >rules6 && { ! on "$2" IPV6 || ip6tables-save >rules6; } && sync'
-)
-RESTORE_RULES = (
-    'sync "$2"; option=-r; if on "$2" LFDSTART; then option=-sf; fi; "$3" "$option"; status=0; '
-    "iptables-restore <rules || status=1; "
-    "[ ! -s rules6 ] || ip6tables-restore <rules6 || status=1; exit $status"
-)
