@@ -13,7 +13,7 @@ from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
 from connectors.rows import NamedRows, parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 _KEY = "net.netfilter.nf_conntrack_max"
@@ -42,24 +42,14 @@ ENTRY_BYTES = 400
 # It sorts behind what distributions install; sysctl.d(5) has the order.
 BOOT_FILE = "/etc/sysctl.d/99-keyturn-conntrack.conf"
 _BOOT_FILES = ("/etc/sysctl.conf", *(f"/{top}/sysctl.d" for top in ("etc", "run", "usr/lib")))
-_RESTORE = Script(
+_RESTORE = load_script(
     "conntrack-restore",
-    f"case $1 in save) cat {_BELOW}/nf_conntrack_max >maximum && "
-    f"if [ -e {BOOT_FILE} ]; then cp {BOOT_FILE} kept; fi;; "
-    f"restore) if [ -e kept ]; then cp kept {BOOT_FILE}; else rm -f {BOOT_FILE}; fi; "
-    f'sysctl -w "{_KEY}=$(cat maximum)";; *) exit 1;; esac',
     argument_count=1,
+    KEY=_KEY,
+    MAXIMUM=f"{_BELOW}/nf_conntrack_max",
+    BOOT_FILE=BOOT_FILE,
 )
-# Argument: the limit after each boot, or none.
-_KEEP = Script(
-    "conntrack-boot",
-    f"set -eu; umask 022; file={BOOT_FILE}; "
-    'if [ -e "$file" ] && ! grep -q "^# Written by Keyturn" "$file"; then '
-    'echo "$file was not written by Keyturn" >&2; exit 1; fi; case $1 in none) rm -f -- "$file";; '
-    f'*) printf "# Written by Keyturn\\n{_KEY} = %s\\n" "$1" >"$file.new"; sync "$file.new"; '
-    'mv -- "$file.new" "$file";; esac; sync "${file%/*}"',
-    argument_count=1,
-)
+_KEEP = load_script("conntrack-boot", argument_count=1, KEY=_KEY, BOOT_FILE=BOOT_FILE)
 _SECONDS = Setting("conntrack.probation", "120", pattern=r"[1-9][0-9]{0,3}")
 PROBATION = Probation("conntrack", _RESTORE, _SECONDS)
 

@@ -85,7 +85,7 @@ def test_sysctl_file_that_keyturn_did_not_write_is_not_replaced(tmp_path: Path):
         r.script for r in conntrack.SUDO if r.script and r.script.name == "conntrack-boot"
     )
     file = tmp_path / "99-keyturn-conntrack.conf"
-    there = replace(script, body=script.body.replace(conntrack.BOOT_FILE, str(file)))
+    there = replace(script, code=script.code.replace(conntrack.BOOT_FILE, str(file)))
 
     def run(limit: str) -> int:
         words = ["sh", "-c", there.text, "keyturn", limit]
