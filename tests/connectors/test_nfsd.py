@@ -71,7 +71,7 @@ def test_nfsd_threads_are_parsed_as_a_number():
 def test_nfs_clients_are_read_from_their_proc_directories(tmp_path: Path):
     script = nfsd.SUDO[0].script
     assert script is not None
-    there = replace(script, body=script.body.replace("/proc/fs/nfsd/clients", str(tmp_path)))
+    there = replace(script, code=script.code.replace("/proc/fs/nfsd/clients", str(tmp_path)))
 
     def read() -> str:
         words = ["sh", "-c", there.text, "keyturn"]
