@@ -135,7 +135,7 @@ def _describe_key_problem(environment: CommandEnvironment, database: "Database")
 
 
 @click.command("backup")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, writable=True))
 @pass_environment
 def back_up_database(environment: CommandEnvironment, *, file: Path) -> None:
     """Save the whole database in FILE, while the service runs.

@@ -61,7 +61,7 @@ def witness_option(help_text: str) -> Decorator:
         "--witness",
         "witnesses",
         multiple=True,
-        type=click.Path(path_type=Path, exists=True),
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
         help=help_text,
     )
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _directory_option = click.option(
     "--directory",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, file_okay=False),
     help="Directory of the runbooks. Default: KEYTURN_RUNBOOKS, or else the current directory.",
 )
 

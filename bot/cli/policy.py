@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from bot.policy import Policy, PolicyProblem
     from bot.policy.explain import Preview, PreviewQuestion
 
-_PATH_TYPE = click.Path(path_type=Path)
+_DIRECTORY_TYPE = click.Path(path_type=Path, file_okay=False)
+_PAGE_TYPE = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 
 @click.group("policy", cls=CommandGroup)
@@ -36,7 +37,7 @@ def policy_commands() -> None:
 
 
 @policy_commands.command("check")
-@click.argument("directory", type=_PATH_TYPE, required=False)
+@click.argument("directory", type=_DIRECTORY_TYPE, required=False)
 @pass_environment
 def check_policy(environment: CommandEnvironment, *, directory: Path | None) -> None:
     """Validate the policy directory, and print each error with its file, line and fix.
@@ -88,10 +89,10 @@ def _print_check_as_json(
 
 
 @policy_commands.command("page")
-@click.argument("directory", type=_PATH_TYPE, required=False)
+@click.argument("directory", type=_DIRECTORY_TYPE, required=False)
 @click.option("--person", default="", help="Only what this person may do.")
 @click.option(
-    "--html", type=_PATH_TYPE, help="Write an HTML page to this file; - is standard output."
+    "--html", type=_PAGE_TYPE, help="Write an HTML page to this file; - is standard output."
 )
 @pass_environment
 def print_policy_page(
@@ -178,7 +179,7 @@ def _preview_request(
 
 
 @policy_commands.command("replay")
-@click.argument("directory", type=_PATH_TYPE, metavar="NEW_DIR")
+@click.argument("directory", type=_DIRECTORY_TYPE, metavar="NEW_DIR")
 @click.option(
     "--since", default="90d", show_default=True, help="Start: 90d, last month, 2026-03-01."
 )

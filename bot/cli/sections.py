@@ -3,7 +3,7 @@
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 from click import Command, Context, HelpFormatter, UsageError
@@ -125,18 +125,36 @@ class KeyturnCommand(CommandGroup):
             if isinstance(error, UnicodeError):
                 exit_with_error("the input is not UTF-8 text: save it as UTF-8", NOT_UNDERSTOOD)
             raise
-        except click.ClickException as error:
-            if ctx.meta[JSON_WANTED]:
-                exit_with_error(error.format_message(), error.exit_code)
-            raise
         except KeyboardInterrupt:
             click.echo(err=True)
             sys.exit(INTERRUPTED)
         except BrokenPipeError:
             end_by_closed_pipe()
 
-    def main(self, *args: Any, **more: Any) -> Any:
+    def main(self, *args: Any, **more: Any) -> NoReturn:
+        """Run the command line and exit, with one line for each error of its words."""
         try:
-            return super().main(*args, **more)
+            # Without the standalone mode, click raises its errors instead of printing them, and
+            # returns the status with which a command such as `--help` ended.
+            sys.exit(super().main(*args, **more, standalone_mode=False))
+        except click.exceptions.NoArgsIsHelpError as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except click.ClickException as error:
+            exit_with_click_error(error)
+        except click.Abort:
+            click.echo("Aborted!", err=True)
+            sys.exit(FAILED)
         except KeyboardInterrupt:  # during shell completion
             sys.exit(INTERRUPTED)
+
+
+def exit_with_click_error(error: click.ClickException) -> NoReturn:
+    """Print an error of click on one line, with the command that prints the help, and exit."""
+    message = " ".join(error.format_message().split())
+    context = error.ctx if isinstance(error, UsageError) else None
+    if context is None:
+        exit_with_error(message, error.exit_code)
+    # For exit_with_error(), which looks for --json in it.
+    with context.scope(cleanup=False):
+        exit_with_error(f"{message} (help: {context.command_path} --help)", error.exit_code)

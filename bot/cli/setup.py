@@ -15,7 +15,7 @@ from connectors.command import quote_text
 @click.argument("words", nargs=-1, metavar="[RUNBOOK]")
 @click.option(
     "--html",
-    type=click.Path(path_type=Path),
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
     help="Write them as a page, with who may run them and their sudo lines; - is standard output.",
 )
 @json_option
@@ -67,7 +67,7 @@ def list_runbooks(*, words: tuple[str, ...], html: Path | None) -> None:
 
 
 @click.command("init")
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
 def create_policy_directory(directory: Path) -> None:
     """Create a starter policy directory with comments.
 

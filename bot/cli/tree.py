@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bot.redundancy.fault_tree import FaultTree
 
 Command = TypeVar("Command", bound=Callable[..., None])
-_PATH_TYPE = click.Path(path_type=Path)
+_PICTURE_TYPE = click.Path(path_type=Path, dir_okay=False, writable=True)
 _FILE_TYPE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
@@ -73,7 +73,9 @@ def check_trees(environment: CommandEnvironment, *, name: str, file: Path | None
 
 @tree_commands.command("draw")
 @_take_tree
-@click.option("--svg", type=_PATH_TYPE, help="Write a picture to this file; - is standard output.")
+@click.option(
+    "--svg", type=_PICTURE_TYPE, help="Write a picture to this file; - is standard output."
+)
 @pass_environment_only
 def draw_tree(
     environment: CommandEnvironment, *, name: str, file: Path | None, svg: Path | None
@@ -237,9 +239,9 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        exit_with_error(f"{file} is not UTF-8", FAILED)
+        exit_with_error(f"{file} is not UTF-8 text: save it as UTF-8", NOT_UNDERSTOOD)
     except OSError as error:
-        exit_with_error(f"{file}: {error.strerror}", FAILED)
+        exit_with_error(f"{file}: {error.strerror}", NOT_UNDERSTOOD)
 
 
 def _analysis_to_data(analysis: "TreeAnalysis") -> dict[str, Any]:

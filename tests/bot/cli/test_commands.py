@@ -111,8 +111,6 @@ COMMANDS = {
     "tree claims": READ_ONLY,
     "tree cuts": READ_ONLY,
     "tree draw": READ_ONLY,
-    "tree export": READ_ONLY,
-    "tree import": READ_ONLY,
     "tree release": "leg released",
     "worker": READ_ONLY,
     "unban": "ban lifted",
@@ -140,8 +138,6 @@ NOT_FOR_PROGRAMS = {
     "serve": "runs until interrupted; KEYTURN_LOG=json is its answer",
     "tree check": "one line for each tree",
     "tree draw": "an outline, or --svg",
-    "tree export": "Open-PSA XML",
-    "tree import": "YAML for the policy directory",
     "worker": "runs until interrupted; KEYTURN_LOG=json is its answer",
 }
 

@@ -151,7 +151,7 @@ def test_policy_check_prints_problems_by_file_and_line_as_json(harness: Harness)
 
 @pytest.mark.usefixtures("harness")
 def test_db_factors_webhooks_and_changelog_commands_print_json():
-    assert _read_json("db", "upgrade") == {"current": True}
+    assert _read_json("db", "upgrade") == {"current": True, "done": "current"}
     assert _read_json("factors", "list") == []
     assert _read_json("factors", "forget", "--yes", "--reason", "the disk broke") == {"deleted": 0}
     assert _read_json("webhooks", "--retry", "wiki") == {"subscription": "wiki", "entries": 0}

@@ -1,7 +1,10 @@
-"""Wrong input of a terminal is answered by one message and exit status 2, never by a traceback."""
+"""Wrong input of a terminal is answered by one line and exit status 2, never by a traceback."""
 
+import json
 import os
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import click
@@ -13,7 +16,7 @@ from tests.policies import write_policy
 
 # Not UTF-8: Python decodes the byte 0xff of an argument like this.
 _NOT_UTF8 = "\udcff"
-_HOSTILE = ("", "9" * 400, "\x1b[2J\n", "a" * 100_000)
+_HOSTILE = ("", "9" * 400, "\x1b[2J\n", "a" * 20_000)
 # They end when they are interrupted, or read standard input until it ends.
 _ENDLESS = {("serve",), ("worker",), ("mcp",)}
 
@@ -28,7 +31,50 @@ def _list_commands(
             yield (*above, name), command
 
 
+# The name of a command, and one of its parameters.
+Sample = tuple[tuple[str, ...], click.Parameter]
+
 _COMMANDS = list(_list_commands(main))
+# How many parameters of each type are tried with hostile values: all of them take a minute.
+_TRIED_OF_EACH_TYPE = 2
+
+
+def _parametrize(samples: Collection[Sample]) -> pytest.MarkDecorator:
+    ids = (" ".join([*name, parameter.opts[0]]) for name, parameter in samples)
+    return pytest.mark.parametrize(("name", "parameter"), samples, ids=ids)
+
+
+def _list_samples() -> list[Sample]:
+    """Return some commands and parameters of each type that parameters have."""
+    samples: dict[tuple[object, ...], list[Sample]] = {}
+    for name, command in _COMMANDS:
+        for parameter in command.params:
+            if isinstance(parameter, click.Option) and (parameter.is_flag or parameter.count):
+                continue
+            kind = (type(parameter.type), parameter.nargs, isinstance(parameter, click.Option))
+            samples.setdefault(kind, []).append((name, parameter))
+    return [one for of_type in samples.values() for one in of_type[:_TRIED_OF_EACH_TYPE]]
+
+
+def _list_files() -> list[Sample]:
+    """Return the commands and parameters for the files that are read."""
+    return [
+        (name, parameter)
+        for name, command in _COMMANDS
+        for parameter in command.params
+        if isinstance(parameter.type, click.File)
+        or (isinstance(parameter.type, click.Path) and parameter.type.exists)
+    ]
+
+
+def _list_outputs() -> list[Sample]:
+    """Return the commands and parameters for the files that are written."""
+    return [
+        (name, parameter)
+        for name, command in _COMMANDS
+        for parameter in command.params
+        if isinstance(parameter.type, click.Path) and parameter.type.writable
+    ]
 
 
 @pytest.fixture
@@ -49,57 +95,97 @@ def here(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _type(*words: str) -> Result:
-    return CliRunner().invoke(main, list(words))
+    return CliRunner().invoke(main, list(words), prog_name="keyturn")
 
 
-def _assert_answered(result: Result, words: object) -> None:
-    is_end = result.exception is None or isinstance(result.exception, SystemExit)
-    assert is_end, (words, repr(result.exception)[:300])
-    assert "Traceback" not in result.output, words
-    assert len(result.stderr) < 5_000 + 2 * 100_000, words
+def _build_words(name: tuple[str, ...], parameter: click.Parameter, value: str) -> list[str]:
+    """Return a command line with this value of a parameter, and one for each other it needs."""
+    [command] = [each for other, each in _COMMANDS if other == name]
+    options, arguments = list[str](), list[str]()
+    for each in command.params:
+        given = value if each is parameter else "1"
+        if isinstance(each, click.Argument):
+            arguments.append(given)
+        elif each is parameter or each.required:
+            options += [each.opts[0], given]
+    return [*name, *options, "--", *arguments]
 
 
-def _list_parameters(command: click.Command) -> tuple[int, list[str]]:
-    """Return how many arguments a command needs, and its options that take a value."""
-    arguments = sum(isinstance(one, click.Argument) for one in command.params)
-    options = [
-        one.opts[0]
-        for one in command.params
-        if isinstance(one, click.Option) and not (one.is_flag or one.count)
-    ]
-    return arguments, options
+def _assert_one_line(result: Result, words: object) -> None:
+    assert result.exit_code == 2, (words, result.output[-300:], repr(result.exception))
+    assert result.stderr.startswith("keyturn: "), words
+    assert result.stderr.count("\n") == 1, (words, result.stderr)
+    assert result.stdout == "", words
 
 
-@pytest.mark.parametrize(("name", "command"), _COMMANDS, ids=[" ".join(n) for n, _ in _COMMANDS])
+@_parametrize(_list_samples())
 def test_hostile_values_are_answered_without_a_traceback(
-    name: tuple[str, ...], command: click.Command, place: Path
+    name: tuple[str, ...], parameter: click.Parameter, place: Path
 ):
-    arguments, options = _list_parameters(command)
-    files = (str(place / "binary"), str(place))
-    for value in (*_HOSTILE, *files):
-        words = (*name, *[value] * arguments)
-        _assert_answered(_type(*words), words)
-    for option in options:
-        words = (*name, option, files[0], *["1"] * arguments)
-        _assert_answered(_type(*words), words)
+    for value in (*_HOSTILE, str(place / "binary"), str(place)):
+        words = _build_words(name, parameter, value)
+        result = _type(*words)
+        is_end = result.exception is None or isinstance(result.exception, SystemExit)
+        assert is_end, (words, repr(result.exception)[:300])
+        assert "Traceback" not in result.output, words
+        if result.exit_code == 2:
+            _assert_one_line(result, words)
 
 
-@pytest.mark.parametrize(("name", "command"), _COMMANDS, ids=[" ".join(n) for n, _ in _COMMANDS])
-def test_argument_that_is_not_utf8_is_one_line_and_status_2(
-    name: tuple[str, ...], command: click.Command
+@_parametrize(_list_files())
+def test_file_that_cannot_be_read_is_one_line_and_status_2(
+    name: tuple[str, ...], parameter: click.Parameter, place: Path
 ):
-    result = _type(*name, f"x{_NOT_UTF8}")
+    for value in (str(place / "missing"), str(place)):
+        words = _build_words(name, parameter, value)
+        result = _type(*words)
+        _assert_one_line(result, words)
+        assert value in result.stderr
+
+
+@_parametrize(_list_outputs())
+def test_directory_in_place_of_an_output_is_one_line_and_status_2(
+    name: tuple[str, ...], parameter: click.Parameter, place: Path
+):
+    words = _build_words(name, parameter, str(place))
+    _assert_one_line(_type(*words), words)
+
+
+def test_unknown_option_of_each_command_is_one_line_with_the_help():
+    for name, _command in _COMMANDS:
+        result = _type(*name, "--unknown-option")
+        _assert_one_line(result, name)
+        assert result.stderr.endswith(f" (help: keyturn {' '.join(name)} --help)\n")
+
+
+def test_unknown_option_is_one_line_of_json_where_json_is_wanted():
+    result = _type("runs", "--unknown-option", "--json")
     assert result.exit_code == 2
-    place = len(name) + 1
-    assert result.stderr == (
-        f"keyturn: word {place} of the command line is not UTF-8: 'x\\udcff'\n"
-    )
+    assert json.loads(result.stderr)["status"] == 2
+
+
+def test_missing_words_and_options_are_one_line():
+    for words in (["token", "new"], ["token", "new", "dora"], ["stop", "all"], ["runs", "-n"]):
+        _assert_one_line(_type(*words), words)
+
+
+def test_group_without_a_command_prints_its_help():
+    for words in ([], ["policy"]):
+        result = _type(*words)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(" ".join(["Usage: keyturn", *words]))
+
+
+def test_argument_that_is_not_utf8_is_one_line_and_status_2_for_each_command():
+    for name, _command in _COMMANDS:
+        result = _type(*name, f"x{_NOT_UTF8}")
+        assert result.exit_code == 2, name
+        assert result.stderr == (
+            f"keyturn: word {len(name) + 1} of the command line is not UTF-8: 'x\\udcff'\n"
+        )
 
 
 def test_bytes_that_are_not_utf8_are_refused_by_the_real_command(tmp_path: Path):
-    import subprocess
-    import sys
-
     command = [os.fsencode(Path(sys.executable).with_name("keyturn")), b"runs", b"--host", b"\xff"]
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
     assert result.returncode == 2

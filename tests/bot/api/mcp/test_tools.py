@@ -200,7 +200,7 @@ def test_agent_requests_only_the_plan_that_it_read(door: Door):
     token = door.token()
     planned = plan(door, token)
     other = {**planned, "digest": "f" * 64}
-    assert "new plan" in request(door, token, other)["error"]
+    assert "is not that of the plan" in request(door, token, other)["error"]
     assert request(door, token, planned)["state"] == "pending"
 
 
