@@ -134,7 +134,7 @@ pictures: setup system assets ## Make the screenshots in docs/pictures from a ru
 	exec $(BIN)/python -m tests.playground.pictures
 
 .PHONY: docs
-docs: setup ## Write the reference of commands and API, in docs/cli and docs/api
+docs: setup ## Write the reference of commands, API and entries of the change log
 	exec $(BIN)/python -m tests.docs
 
 # Tests wait for daemons half of the time, so there are two workers per core, and one more. The

@@ -30,7 +30,7 @@ from bot.api.mcp.server import is_installed as is_mcp_installed
 from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.api.webhooks_in import WebhookReceiver, build_webhook_app
 from bot.api.webhooks_out import WebhookSender, describe_deliveries
-from bot.audit import checkpoints, followed_log, verification
+from bot.audit import checkpoints, events, followed_log, verification
 from bot.audit.spool import Spool
 from bot.audit.syslog import LogServer
 from bot.auth import secret_box
@@ -48,7 +48,6 @@ from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS, DeliverySender
 from bot.integrations.ticket_notes import TicketNotes
 from bot.integrations.webhook_config import (
-    CONFIG_ENTRY_KIND,
     WebhookConfig,
     load_webhook_config,
     render_webhook_config,
@@ -377,7 +376,9 @@ def load_webhooks(settings: Settings, database: Database, redactor: Redactor) ->
     redactor.add_secrets(*webhooks.secrets)
     if settings.hooks is not None:
         with database.transaction() as tx:
-            log_setting_change(tx, CONFIG_ENTRY_KIND, webhooks=render_webhook_config(webhooks))
+            log_setting_change(
+                tx, events.WebhooksChanged(webhooks=render_webhook_config(webhooks))
+            )
     return webhooks
 
 

@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from slack_sdk.http_retry.builtin_async_handlers import AsyncConnectionErrorRetryHandler
 
+from bot.audit import events
 from bot.cli.runbook_kit.lint import lint_runbook
 from bot.model.request_form import list_form_fields
 from runbooks import load_catalogue
@@ -485,6 +486,46 @@ def test_changelog_file_begins_with_the_project_version() -> None:
     newest = re.search(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert newest is not None
     assert newest[1] == _read_pyproject()["project"]["version"]
+
+
+# Words that are also a state or an ordinary word are found only where a kind is compared.
+_KINDS = {each.kind for each in events.EVENT_TYPES}
+_KINDS_OF_WORDS = {kind for kind in _KINDS if not kind.isalpha() and "_" not in kind}
+
+
+def _list_kinds_in_literals(source: str) -> list[str]:
+    """Return the kinds of log entries that a module spells instead of naming their class."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and node.value in _KINDS_OF_WORDS:
+            found.append(str(node.value))
+        if isinstance(node, ast.Compare) and ast.unparse(node.left).endswith("entry.kind"):
+            compared = [one for other in node.comparators for one in ast.walk(other)]
+            texts = [one.value for one in compared if isinstance(one, ast.Constant)]
+            found += [str(text) for text in texts if text in _KINDS - _KINDS_OF_WORDS]
+    return found
+
+
+def test_kinds_of_log_entries_are_spelt_only_where_they_are_defined() -> None:
+    modules = [path for path in _list_modules() if path != ROOT / "bot/audit/events.py"]
+    found = {path.name: _list_kinds_in_literals(path.read_text()) for path in modules}
+    # The label of a group of hosts.
+    assert {name: kinds for name, kinds in found.items() if kinds} == {
+        "fanout_chart.py": ["on hold"]
+    }
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'append(tx, "step sending")',
+        'entry.kind == "approved"',
+        'entry.kind in {"approved", "started"}',
+        'select(x).where(tables.entry.kind == "started")',
+    ],
+)
+def test_spelt_kind_of_a_log_entry_is_found(source: str) -> None:
+    assert _list_kinds_in_literals(source)
 
 
 def test_every_database_table_is_defined_in_one_module():

@@ -10,7 +10,7 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from bot import observability
 from bot.api.deps import ApiParts
-from bot.audit import refusals
+from bot.audit import events, refusals
 from bot.auth import tokens
 from bot.auth.tokens import ApiToken
 from bot.db import stops
@@ -123,11 +123,9 @@ def authenticate(request: Request, parts: ApiParts) -> Caller:
     except InvalidTokenError as refused:
         refusals.log_refusal_in_own_transaction(
             parts.database,
-            refusals.TOKEN,
-            token=refused.prefix,
-            owner=refused.person,
-            reason=str(refused),
-            source="api",
+            events.TokenRefused(
+                token=refused.prefix, owner=refused.person, reason=str(refused), source="api"
+            ),
         )
         raise
     wait = parts.rate_limit.take(caller.token.id)

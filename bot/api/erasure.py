@@ -11,6 +11,7 @@ from bot.api.auth import ReadCaller, RequestCaller
 from bot.api.deps import Parts
 from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import ReasonIn, RunId
+from bot.audit import events
 from bot.audit.change_log import Entry
 from bot.db import runs
 from bot.queries import erasure
@@ -38,12 +39,15 @@ class ErasureDecisionOut(schemas.OutputModel):
 
     @classmethod
     def from_entry(cls, entry: Entry | None) -> "ErasureDecisionOut | None":
-        if entry is None:
+        event = entry.event if entry else None
+        if entry is None or not isinstance(
+            event, events.ErasureRequested | events.ErasureDeclined
+        ):
             return None
         return cls(
             person=entry.person,
             at=schemas.to_datetime(entry.at),
-            reason=str(entry.facts.get("reason", "")),
+            reason=event.reason,
         )
 
 

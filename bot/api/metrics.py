@@ -19,16 +19,19 @@ from bot.api.auth import (
     authenticate,
 )
 from bot.api.deps import ApiParts
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import drift, stats
 from bot.db.database import StoreUnavailable
 from bot.integrations import webhook_queue
-from bot.model.run import ENDED_STATES, State
+from bot.model.run import State
 from bot.policy import NoPolicyError
 
-_ANSWERS = {"approved": "yes", "denied": "no", "approval refused": "refused"}
-_END_KINDS = {state.value for state in ENDED_STATES}
-_KINDS = (*_END_KINDS, "approved", "approval refused")
+_ANSWERS = {
+    events.Approved.kind: "yes",
+    events.Denied.kind: "no",
+    events.ApprovalRefused.kind: "refused",
+}
+_KINDS = (*events.FINAL_KINDS, events.Approved.kind, events.ApprovalRefused.kind)
 _WAIT_BUCKETS = (10, 30, 60, 120, 300, 600, 1800, 3600, 7200, 14400, 28800, 86400)
 _DURATION_BUCKETS = (0.5, 1, 2, 5, 10, 30, 60, 300, 900, 3600, 14400)
 _DELIVERY_GAUGES = (
@@ -119,7 +122,7 @@ class Metrics:
     def _count_entry(self, entry: stats.CountedEntry) -> None:
         if entry.kind in _ANSWERS:
             self._decisions.labels(_ANSWERS[entry.kind], entry.runbook).inc()
-        if entry.kind not in _END_KINDS or entry.is_child:
+        if entry.kind not in events.FINAL_KINDS or entry.is_child:
             return
         self._runs.labels(entry.kind, entry.runbook).inc()
         if entry.waited is not None:

@@ -9,7 +9,7 @@ from fastapi import Request, Response
 from bot.api.auth import Caller
 from bot.api.deps import ApiParts
 from bot.api.schemas import RunDetailsOut
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import EntryDraft
 from bot.model.run import Run
 from bot.queries.run_view import build_run_view
@@ -59,14 +59,20 @@ def record_request(
 
 @contextmanager
 def record_token_use(
-    caller: Caller, action: str, *, run: int, host: str = "", **facts: str | int
+    caller: Caller,
+    action: str,
+    *,
+    run: int,
+    host: str = "",
+    key: str = "",
+    schedule: int | None = None,
 ) -> Generator[None]:
     """Record which token was used, together with the next entry that is appended.
 
-    facts: What the entry says besides the token and the action.
+    key, schedule: what the action is about, apart from the run.
     """
-    used = {**facts, "token": caller.token.prefix, "action": action}
-    draft = EntryDraft("token used", run, caller.id, host, used)
+    used = events.TokenUsed(token=caller.token.prefix, action=action, key=key, schedule=schedule)
+    draft = EntryDraft(used, run, caller.id, host)
     with change_log.announce_with_next_entry(draft):
         yield
 

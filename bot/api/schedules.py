@@ -17,6 +17,7 @@ from bot.db.database import Transaction
 from bot.db.schedules import FireOutcome, Schedule, ScheduleState
 from bot.model.run import Run
 from bot.model.schedule import parse_timing
+from bot.queries.schedule_details import list_recent_schedules
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=IdempotentRoute)
 
@@ -81,7 +82,7 @@ def list_schedules(
     parts: Parts, caller: ReadCaller, query: Annotated[ScheduleQuery, Query()]
 ) -> ScheduleListOut:
     with parts.database.reading(caller.view_rights) as tx:
-        listed, older = schedules.list_recent_schedules(tx)
+        listed, older = list_recent_schedules(tx)
         if query.ended == "all":
             listed, older = schedules.list_schedules(tx), 0
         missed = schedules.count_missed(tx)

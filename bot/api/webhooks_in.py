@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bot.api import errors, middleware
-from bot.audit import inbound_events, refusals
+from bot.audit import events, inbound_events, refusals
 from bot.db.database import Database, StoreUnavailable
 from bot.integrations import webhook_formats
 from bot.integrations.webhook_config import WebhookConfig, WebhookSource
@@ -66,7 +66,7 @@ class WebhookReceiver:
             # The response does not reveal whether the source exists; the log has the reason.
             name = source.name if source else ""
             refusals.log_refusal_in_own_transaction(
-                self._database, refusals.WEBHOOK_REFUSED, source=name, reason=str(error)
+                self._database, events.WebhookRefused(source=name, reason=str(error))
             )
             return errors.build_problem(
                 request,
@@ -83,7 +83,7 @@ class WebhookReceiver:
                 headers={"Retry-After": "60"},
             )
         try:
-            events = webhook_formats.parse_events(
+            received = webhook_formats.parse_events(
                 source.format,
                 body,
                 delivery_id=request.headers.get("webhook-id", ""),
@@ -96,28 +96,30 @@ class WebhookReceiver:
             )
         except InvalidBodyError as error:
             return errors.build_problem(request, 422, "invalid-request", str(error))
-        entries = self._append_entries(source, events)
-        return JSONResponse({"entries": entries}, 202 if events else 200)
+        entries = self._append_entries(source, received)
+        return JSONResponse({"entries": entries}, 202 if received else 200)
 
-    def _append_entries(self, source: WebhookSource, events: Sequence[WebhookEvent]) -> list[int]:
-        """Return the numbers of the new entries; an event that was recorded before has nevent."""
+    def _append_entries(
+        self, source: WebhookSource, received: Sequence[WebhookEvent]
+    ) -> list[int]:
+        """Return the numbers of the new entries; an event that was recorded before has none."""
         with self._database.transaction() as tx:
             entries = [
                 inbound_events.record_event(
                     tx,
-                    source.name,
                     event.key,
-                    hosts=tuple(event.hosts),
-                    happened_at=event.happened_at,
-                    details={
-                        "title": event.title,
-                        "category": event.category,
-                        "reported_by": event.person,
-                        "detail": event.detail,
-                        "url": event.url,
-                    },
+                    events.ExternalEvent(
+                        source=source.name,
+                        title=event.title,
+                        hosts=tuple(event.hosts),
+                        occurred_at=event.happened_at,
+                        category=event.category,
+                        reported_by=event.person,
+                        detail=event.detail,
+                        url=event.url,
+                    ),
                 )
-                for event in events
+                for event in received
             ]
         return [entry.seq for entry in entries if entry is not None]
 

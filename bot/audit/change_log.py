@@ -1,16 +1,17 @@
 """The change log: every event of every run, append-only, each entry linked to the one before."""
 
 import hashlib
-import json
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from json.encoder import encode_basestring
-from typing import Any, cast
+from typing import Any
 
 from sqlalchemy import Row, bindparam, insert, select, text
 
+from bot.audit import events
+from bot.audit.event_type import Event, parse_event, parse_facts
 from bot.db import idempotency, tables, view_conditions
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model import signing
@@ -23,12 +24,6 @@ from bot.model.signing import SigningKey
 from bot.model.text import format_sentence
 
 GENESIS = "0" * 64
-# The kind of the entries that add the key that signs the log from then on.
-KEY_KIND = "key"
-# All that agents may do. Everything that people do writes an entry, so this holds for each way in.
-KINDS_OF_AGENTS = frozenset(
-    {"plan requested", "requested", "withdrawn", "rate limited", "agent refused"}
-)
 # The indexes of hash and signature in a row of the log.
 _HASH, _SIGNATURE = 8, 9
 
@@ -105,24 +100,24 @@ class Entry:
     """Ed25519 over the 32 bytes of the hash, 128 hex digits."""
 
     @property
+    def event(self) -> Event:
+        """What happened; an UnknownEvent if this version does not know it, or it is damaged."""
+        return parse_event(self.kind, self.body)
+
+    @property
     def facts(self) -> dict[str, Any]:
-        """The members of the body by name; empty if the body is not a JSON object, so not ours."""
-        try:
-            body: object = json.loads(self.body)
-        except (ValueError, TypeError):
-            return {}
-        return cast("dict[str, Any]", body) if isinstance(body, dict) else {}
+        """The members of the body as they are, for exports; see parse_facts()."""
+        return parse_facts(self.body)
 
 
 @dataclass(frozen=True)
 class EntryDraft:
     """An entry that is not appended yet."""
 
-    kind: str
+    event: Event
     run: int | None = None
     person: str = ""
     host: str = ""
-    facts: Mapping[str, Canonical] = field(default_factory=dict[str, Canonical])
 
 
 _ANNOUNCEMENT: ContextVar[EntryDraft | None] = ContextVar("announcement", default=None)
@@ -146,17 +141,16 @@ def _take_announcement(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[En
     announcement = _ANNOUNCEMENT.get()
     if announcement is None or all(draft.person != announcement.person for draft in drafts):
         return []
-    return [announcement] if tx.is_first_call(("announced", announcement.kind)) else []
+    return [announcement] if tx.is_first_call(("announced", announcement.event.kind)) else []
 
 
 def append_entry(
     tx: Transaction,
-    kind: str,
+    event: Event,
     *,
     run: Run | int | None = None,
     person: str = "",
     host: str = "",
-    **facts: Canonical,
 ) -> Entry:
     """Append an entry in the transaction that makes the change.
 
@@ -164,11 +158,11 @@ def append_entry(
     """
     if isinstance(run, Run):
         run, host = run.id, host or run.host
-    draft = EntryDraft(kind, run, person, host, facts)
+    draft = EntryDraft(event, run, person, host)
     ahead = _take_announcement(tx, [draft])
     if ahead:
         return append_entries(tx, [*ahead, draft])[-1]
-    row = _build_row(tx, draft, _encode_facts(tx, facts), tx.log_head or _lock_head(tx))
+    row = _build_row(tx, draft, _encode_facts(tx, event.encode()), tx.log_head or _lock_head(tx))
     return _store_rows(tx, [row])[0]
 
 
@@ -190,10 +184,12 @@ def _build_row(
     tx: Transaction, draft: EntryDraft, body: str, head: tuple[int, str]
 ) -> tuple[Any, ...]:
     """Return the row that follows the head. Raises NotAllowed for what agents may not do."""
-    if is_agent(draft.person) and draft.kind not in KINDS_OF_AGENTS:
-        raise NotAllowed(f"an agent never decides: “{draft.kind}” needs a person")
+    kind = draft.event.kind
+    # Everything that people do writes an entry, so this holds for each way in.
+    if is_agent(draft.person) and not draft.event.by_agent:
+        raise NotAllowed(f"an agent never decides: “{kind}” needs a person")
     seq, prev = head
-    unsigned = (seq + 1, tx.now, draft.kind, draft.run, draft.person, draft.host, body, prev)
+    unsigned = (seq + 1, tx.now, kind, draft.run, draft.person, draft.host, body, prev)
     digest = hash_entry((*unsigned, "", ""))
     return (*unsigned, digest, tx.signing_key.sign_hash(digest))
 
@@ -284,11 +280,12 @@ def _encode_facts(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
 
 
 def _encode_all_facts(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[str]:
-    bodies = [_encode_for_everyone(draft.facts) for draft in drafts]
+    facts = [draft.event.encode() for draft in drafts]
+    bodies = [_encode_for_everyone(each) for each in facts]
     # One search in all of them finds the same secrets, and is faster.
     if not tx.redactor.has_secret("\n".join(bodies)):
         return bodies
-    return [_encode_facts(tx, draft.facts) for draft in drafts]
+    return [_encode_facts(tx, each) for each in facts]
 
 
 def _encode_for_everyone(facts: Canonical) -> str:
@@ -339,11 +336,17 @@ def hash_succession(seq: int, prev: str, public_key: str) -> str:
 
 def is_succession_signed(entry: Entry, public_key: str) -> bool:
     """Return whether the new key of this entry signed that it follows *public_key*."""
-    facts = entry.facts
+    event = entry.event
     signed = hash_succession(entry.seq, entry.prev, public_key)
-    return signing.is_signature_valid(
-        str(facts.get("public", "")), signed, str(facts.get("proof", ""))
+    return isinstance(event, events.KeyAdded) and signing.is_signature_valid(
+        event.public, signed, event.proof
     )
+
+
+def get_added_key(entry: Entry) -> str:
+    """Return the key that an entry adds; "" if it adds none."""
+    event = entry.event
+    return event.public if isinstance(event, events.KeyAdded) else ""
 
 
 def list_keys(tx: Transaction) -> list[tuple[int, str]]:
@@ -352,11 +355,10 @@ def list_keys(tx: Transaction) -> list[tuple[int, str]]:
     Each key proves that it follows the one before, which signed its entry. Keys before a missing
     proof are left out.
     """
-    query = (
-        select(tables.entry).where(tables.entry.c.kind == KEY_KIND).order_by(tables.entry.c.seq)
-    )
+    is_key = tables.entry.c.kind == events.KeyAdded.kind
+    query = select(tables.entry).where(is_key).order_by(tables.entry.c.seq)
     entries = [Entry(*row) for row in tx.sql.execute(query)]
-    keys = [(entry.seq, str(entry.facts.get("public", ""))) for entry in entries]
+    keys = [(entry.seq, get_added_key(entry)) for entry in entries]
     for n in range(len(entries) - 1, 0, -1):
         entry, before = entries[n], keys[n - 1][1]
         intact = is_hash_valid([*vars(entry).values()])

@@ -9,11 +9,10 @@ The `find_mismatch_…` functions return what the log does not confirm, as the e
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 from sqlalchemy import bindparam, or_, select
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.audit.followed_log import (
     check_revocations,
@@ -28,46 +27,41 @@ from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.db.schedules import Schedule
 from bot.model.canonical import encode_canonical
-from bot.model.run import ENDED_STATES, Decision, Run, State
+from bot.model.run import Decision, Run, State
 
-_END_KINDS = frozenset(state.value for state in ENDED_STATES)
 _STATES_BEFORE_START = frozenset({State.PLANNING, State.PENDING, State.QUEUED, State.STARTING})
-_STOP_KIND = "stop requested"
 _RUN_KINDS = (
-    *(
-        "requested",
-        "proposed",
-        "accepted",
-        "planned",
-        "escalated",
-        "approved",
-        "started",
-        _STOP_KIND,
-    ),
-    *sorted(_END_KINDS),
+    events.Requested.kind,
+    events.Proposed.kind,
+    events.Accepted.kind,
+    events.Planned.kind,
+    events.Escalated.kind,
+    events.Approved.kind,
+    events.Started.kind,
+    events.StopRequested.kind,
+    *sorted(events.FINAL_KINDS),
 )
-_ACTIVE_SCHEDULE_KINDS = frozenset({"scheduled", "schedule resumed"})
+_ACTIVE_SCHEDULE_KINDS = frozenset({events.Scheduled.kind, events.ScheduleResumed.kind})
 _SCHEDULE_KINDS = (
     *sorted(_ACTIVE_SCHEDULE_KINDS),
-    "schedule suspended",
-    "schedule lapsed",
-    "schedule ended",
+    events.ScheduleSuspended.kind,
+    events.ScheduleLapsed.kind,
+    events.ScheduleEnded.kind,
 )
-_SENDING, _DONE = "step sending", "step succeeded"
-# The facts that the entry of a request holds, apart from its person and host.
-_REQUEST_FACTS = "runbook", "undo_of", "source", "schedule", "hosts"
-_ACTIVATED, _REVIEWED = "break-glass activated", "break-glass reviewed"
-# The start of a run under a rule with @review.
-STARTED_FOR_REVIEW = "review required"
 # Entries that ban a person or stop everything, and those that lift this.
-_BLOCKING_KINDS = frozenset({"banned", "everything stopped"})
-_UNBLOCKING_KINDS = frozenset({"ban lifted", "everything resumed"})
+_BLOCKING_KINDS = frozenset({events.Banned.kind, events.EverythingStopped.kind})
+_UNBLOCKING_KINDS = frozenset({events.BanLifted.kind, events.EverythingResumed.kind})
 _STARTS_AND_ENDS_SINCE = (
     select(tables.entry)
     .where(
         tables.entry.c.host == bindparam("host"),
         tables.entry.c.seq > bindparam("first"),
-        or_(*(tables.entry.c.kind == kind for kind in sorted({"started", *_END_KINDS}))),
+        or_(
+            *(
+                tables.entry.c.kind == kind
+                for kind in sorted({events.Started.kind, *events.FINAL_KINDS})
+            )
+        ),
     )
     .order_by(tables.entry.c.seq)
 )
@@ -80,7 +74,6 @@ _BLOCKING_ENTRIES = (
 )
 # What list_banned() returns among the people if everything is stopped.
 EVERYONE = ""
-STEPPED_UP_KIND = "stepped up"
 # How many entries of one person are read: more than one person writes in a day.
 _MAX_ENTRIES = 50
 
@@ -106,7 +99,9 @@ def find_mismatch_of_child(tx: Transaction, child: Run, parent: Run) -> str:
     Each host has one child run, and each change of a sequence, which starts once.
     """
     known = follow_log(tx)
-    opened = list_vouched_entries(tx, change_log.list_entries_of_run(tx, parent.id, ["started"]))
+    opened = list_vouched_entries(
+        tx, change_log.list_entries_of_run(tx, parent.id, [events.Started.kind])
+    )
     if not opened:
         return f"that run {parent.id} was started"
     missing = find_missing_entry_of_run(
@@ -124,8 +119,9 @@ def find_mismatch_of_child(tx: Transaction, child: Run, parent: Run) -> str:
         one
         for one in logged
         if one.run != child.id
-        and one.facts.get("parent_run") == parent.id
-        and (not parent.is_sequence or one.facts.get("part") == child.title)
+        and isinstance(started := one.event, events.Started)
+        and started.parent_run == parent.id
+        and (not parent.is_sequence or started.part == child.title)
     ]
     if siblings:
         return f"that the child run on {child.host} starts only once"
@@ -144,13 +140,18 @@ def find_mismatch_of_steps(tx: Transaction, run: Run) -> str:
     read = change_log.list_entries_of_run(tx, run.id)
     if missing := find_missing_entry_of_run(known, run.id, read):
         return missing
-    logged = [entry for entry in read if entry.kind in {_SENDING, _DONE}]
-    done = [one.facts.get("step") for one in list_vouched_entries(tx, logged) if one.kind == _DONE]
-    sent = [one.facts.get("step") for one in logged if one.kind == _SENDING]
+    succeeded = [entry for entry in read if entry.kind == events.StepSucceeded.kind]
+    done = [_get_step(one) for one in list_vouched_entries(tx, succeeded)]
+    sent = [_get_step(entry) for entry in read if entry.kind == events.StepSending.kind]
     numbers = [record.step_number for record in runs.list_steps(tx, run.id)]
     is_logged = all(n in done for n in numbers) and all(n in numbers for n in sent)
     is_in_order = numbers == list(range(1, len(numbers) + 1))
     return "" if is_logged and is_in_order else "which of its steps were done"
+
+
+def _get_step(entry: Entry) -> int | None:
+    event = entry.event
+    return event.step if isinstance(event, events.StepSending | events.StepSucceeded) else None
 
 
 def list_banned(tx: Transaction) -> frozenset[str]:
@@ -162,9 +163,10 @@ def list_banned(tx: Transaction) -> frozenset[str]:
     known = follow_log(tx)
     logged = [Entry(*row) for row in tx.sql.execute(_BLOCKING_ENTRIES).all()]
     check_revocations(known, _BLOCKING_KINDS, logged)
+    # A ban is read as it is: one that this version does not know counts as well.
     last = {str(one.facts.get("banned_person", EVERYONE)): one for one in logged}
     lifted = [one for one in last.values() if one.kind in _UNBLOCKING_KINDS]
-    named = change_log.get_last_entry_of_kind(tx, change_log.KEY_KIND) if lifted else None
+    named = change_log.get_last_entry_of_kind(tx, events.KeyAdded.kind) if lifted else None
     ours = {one.seq for one in list_vouched_entries(tx, lifted)}
     old = {one.seq for one in lifted if named is not None and one.seq < named.seq}
     return frozenset(who for who, one in last.items() if one.seq not in ours | old)
@@ -182,15 +184,15 @@ def find_mismatch_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
         if entry.kind in _SCHEDULE_KINDS and entry.facts.get("schedule") == schedule.id
     ]
     entries = list_vouched_entries(tx, logged)
-    scheduled = [entry for entry in entries if entry.kind == "scheduled"]
+    scheduled = [
+        (entry.person, event)
+        for entry in entries
+        if isinstance(event := entry.event, events.Scheduled)
+    ]
     if not scheduled:
         return f"that schedule {schedule.id} was approved"
-    facts = scheduled[-1].facts
-    logged_schedule = (
-        scheduled[-1].person,
-        facts.get("lapses_at"),
-        encode_canonical(facts.get("timing")),
-    )
+    owner, event = scheduled[-1]
+    logged_schedule = owner, event.lapses_at, encode_canonical(event.timing)
     stored_schedule = (
         schedule.owner,
         schedule.lapses_at,
@@ -201,24 +203,31 @@ def find_mismatch_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     if logged[-1].kind not in _ACTIVE_SCHEDULE_KINDS or logged[-1] not in entries:
         return f"that schedule {schedule.id} is active"
     fired = list_vouched_entries(
-        tx, change_log.list_run_entries_naming(tx, "fired", schedule.run, "fired_run", run.id)
+        tx,
+        change_log.list_run_entries_naming(
+            tx, events.Fired.kind, schedule.run, "fired_run", run.id
+        ),
     )
-    if not any(entry.facts.get("schedule") == schedule.id for entry in fired):
+    if not any(
+        isinstance(event := entry.event, events.Fired) and event.schedule == schedule.id
+        for entry in fired
+    ):
         return f"that schedule {schedule.id} fired run {run.id}"
     return ""
 
 
 def find_mismatch_of_break_glass(tx: Transaction, run: Run, break_glass_record: BreakGlass) -> str:
     """Return what the log does not confirm of the use of break-glass."""
-    entries = list_vouched_entries(tx, change_log.list_entries_of_run(tx, run.id, [_ACTIVATED]))
+    activated = change_log.list_entries_of_run(tx, run.id, [events.BreakGlassActivated.kind])
     stored = break_glass_record.person, break_glass_record.factor, run.digest
-    for entry in entries:
-        facts = entry.facts
-        logged = entry.person, facts.get("factor"), facts.get("digest")
+    until = break_glass_record.active_until
+    for entry in list_vouched_entries(tx, activated):
+        event = entry.event
         if (
-            logged == stored
-            and break_glass_record.active_until is not None
-            and break_glass_record.active_until <= facts.get("until", 0)
+            isinstance(event, events.BreakGlassActivated)
+            and (entry.person, event.factor, event.digest) == stored
+            and until is not None
+            and until <= event.until
         ):
             return ""
     return f"that {break_glass_record.person} activated break-glass for run {run.id}"
@@ -227,12 +236,13 @@ def find_mismatch_of_break_glass(tx: Transaction, run: Run, break_glass_record: 
 def is_stepped_up(tx: Transaction, session: Session) -> bool:
     """Return whether the log confirms the step-up of a session with its stored factor."""
     logged = change_log.list_newest_entries_of_kind(
-        tx, STEPPED_UP_KIND, person=session.person, limit=_MAX_ENTRIES
+        tx, events.SteppedUp.kind, person=session.person, limit=_MAX_ENTRIES
     )
     shown = [
         entry
         for entry in logged
-        if entry.facts.get("factor") == session.factor_digest
+        if isinstance(event := entry.event, events.SteppedUp)
+        and event.factor == session.factor_digest
         and entry.at >= (session.stepped_up_at or 0)
     ]
     return bool(list_vouched_entries(tx, shown))
@@ -247,7 +257,7 @@ def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
     late = tx.now - break_glass.REVIEW_TIME
     known = follow_log(tx)
     entries: list[Entry] = []
-    for kind in (_ACTIVATED, STARTED_FOR_REVIEW):
+    for kind in (events.BreakGlassActivated.kind, events.ReviewRequired.kind):
         found = change_log.list_newest_entries_of_kind(tx, kind, person=person, limit=_MAX_ENTRIES)
         if len(found) < _MAX_ENTRIES:
             check_revocations(known, {kind}, found, subject=person)
@@ -255,9 +265,8 @@ def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
     for entry in sorted(entries, key=lambda one: one.seq):
         if entry.run is None or entry.at >= late:
             continue
-        reviews = list_vouched_entries(
-            tx, change_log.list_entries_of_run(tx, entry.run, [_REVIEWED])
-        )
+        reviewed = [events.BreakGlassReviewed.kind]
+        reviews = list_vouched_entries(tx, change_log.list_entries_of_run(tx, entry.run, reviewed))
         if not any(review.person != person for review in reviews):
             return entry.run
     return None
@@ -266,45 +275,43 @@ def get_unreviewed_run(tx: Transaction, person: str) -> int | None:
 def _find_mismatch_of_request(run: Run, entries: Sequence[Entry]) -> str:
     """Check who requested the run, or accepted the counter-proposal that it comes from."""
     mismatch = f"that {run.requested_by} requested this"
-    requested = [entry for entry in entries if entry.kind == "requested"]
-    if not requested:
+    first = next((entry for entry in entries if entry.kind == events.Requested.kind), None)
+    if first is None:
         return mismatch if not _is_proposal_accepted(run, entries) else ""
-    first = requested[0]
-    logged = (
-        first.person,
-        first.host,
-        *(first.facts.get(name, mismatch) for name in _REQUEST_FACTS),
-        first.facts.get("editors"),
-    )
-    origin = run.origin.source, run.origin.schedule_id or None, list(run.hosts)
-    editors = list(run.editors) or None
-    stored = run.requested_by, run.host, run.runbook, run.undo_of, *origin, editors
+    event = first.event
+    if not isinstance(event, events.Requested):
+        return mismatch
+    logged = first.person, first.host, event.runbook, event.undo_of, event.source, event.schedule
+    origin = run.origin.source, run.origin.schedule_id or None
+    stored = run.requested_by, run.host, run.runbook, run.undo_of, *origin
+    logged_lists = event.hosts, event.editors
+    stored_lists = tuple(run.hosts), tuple(run.editors)
     agent = run.origin.agent
-    logged_agent = first.facts.get("behalf", ""), first.facts.get("agent_owner", "")
+    logged_agent = event.behalf, event.agent_owner
     stored_agent = (agent.behalf, agent.owner) if agent else ("", "")
-    return "" if (logged, logged_agent) == (stored, stored_agent) else mismatch
+    is_logged = (logged, logged_lists, logged_agent) == (stored, stored_lists, stored_agent)
+    return "" if is_logged else mismatch
 
 
 def _is_proposal_accepted(run: Run, entries: Sequence[Entry]) -> bool:
-    proposed = [entry for entry in entries if entry.kind == "proposed"]
-    return any(
-        entry.facts.get("requested_by") == run.requested_by
-        and entry.host == run.host
-        and entry.facts.get("editors") == list(run.editors)
-        and entry.facts.get("original_run") == run.proposal_for
-        for entry in proposed
-    ) and any(
-        entry.kind == "accepted"
-        and entry.person == run.requested_by
-        and entry.facts.get("digest") == run.digest
-        for entry in entries
-    )
+    is_proposed = is_accepted = False
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, events.Proposed):
+            logged = event.requested_by, entry.host, event.editors, event.original_run
+            stored = run.requested_by, run.host, tuple(run.editors), run.proposal_for
+            is_proposed = is_proposed or logged == stored
+        elif isinstance(event, events.Accepted):
+            logged = entry.person, event.digest
+            is_accepted = is_accepted or logged == (run.requested_by, run.digest)
+    return is_proposed and is_accepted
 
 
 def _find_mismatch_of_plan(run: Run, entries: Sequence[Entry]) -> str:
     """Check that the plan was shown, and that it is for this request and these values."""
-    planned = [entry for entry in entries if entry.kind == "planned"]
-    if not planned or _get_planned_digest(planned[-1]) != run.digest:
+    planned = [entry for entry in entries if entry.kind == events.Planned.kind]
+    event = planned[-1].event if planned else None
+    if not isinstance(event, events.Planned) or event.digest != run.digest:
         return "that this plan was shown"
     plan = run.plan
     if plan is None or plan.digest != run.digest:
@@ -317,21 +324,15 @@ def _find_mismatch_of_plan(run: Run, entries: Sequence[Entry]) -> str:
     return "" if planned_request == request else "that the plan is for this request"
 
 
-@lru_cache(32)
-def _get_planned_digest(plan_entry: Entry) -> object:
-    """Return the digest of a plan that was shown. Cached: the entry holds the whole plan too."""
-    return plan_entry.facts.get("digest")
-
-
 def _find_mismatch_of_decisions(
     decisions: Sequence[Decision], entries: Sequence[Entry], all_entries: Sequence[Entry]
 ) -> str:
-    if any(entry.kind == State.DENIED.value for entry in all_entries):
+    if any(entry.kind == events.Denied.kind for entry in all_entries):
         return "that no one denied it"
     approved = {
-        (entry.person, entry.facts.get("digest"), *_get_factor_and_delegator(entry))
+        (entry.person, event.digest, event.factor, event.on_behalf_of)
         for entry in entries
-        if entry.kind == "approved"
+        if isinstance(event := entry.event, events.Approved)
     }
     for decision in decisions:
         stored = (decision.person, decision.digest, decision.factor, decision.on_behalf_of)
@@ -340,21 +341,17 @@ def _find_mismatch_of_decisions(
     return ""
 
 
-def _get_factor_and_delegator(entry: Entry) -> tuple[str, str]:
-    return entry.facts.get("factor") or "", entry.facts.get("on_behalf_of") or ""
-
-
 def _find_mismatch_of_state(
     run: Run, entries: Sequence[Entry], all_entries: Sequence[Entry]
 ) -> str:
     """Check that a run starts only once, and does not continue after it was stopped or ended."""
     kinds, ours = {entry.kind for entry in all_entries}, {entry.kind for entry in entries}
-    if run.escalated_at is not None and "escalated" not in ours:
+    if run.escalated_at is not None and events.Escalated.kind not in ours:
         return "that no one decided in time"
-    if run.state in _STATES_BEFORE_START and "started" in kinds:
+    if run.state in _STATES_BEFORE_START and events.Started.kind in kinds:
         return "that it has not been started before"
-    if run.state is State.RUNNING and "started" not in ours:
+    if run.state is State.RUNNING and events.Started.kind not in ours:
         return "that it was started"
-    if _STOP_KIND in kinds:
+    if events.StopRequested.kind in kinds:
         return "that no one stopped it"
-    return "" if run.is_ended or not kinds & _END_KINDS else "that it has not ended before"
+    return "" if run.is_ended or not kinds & events.FINAL_KINDS else "that it has not ended before"

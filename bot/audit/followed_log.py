@@ -17,36 +17,20 @@ from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import GENESIS, Entry, LogAlteredError
+from bot.audit.event_type import PERSON, parse_facts
 from bot.db.database import SeenHead, StoreUnavailable, Transaction
-from bot.model.run import ENDED_STATES
 
-_END_KINDS = frozenset(state.value for state in ENDED_STATES)
-_SCHEDULE_END_KINDS = frozenset({"schedule ended", "schedule lapsed"})
+_SCHEDULE_END_KINDS = frozenset({events.ScheduleEnded.kind, events.ScheduleLapsed.kind})
 # The entries of a run that decide whether it may continue.
-DECIDING_KINDS = _END_KINDS | {
-    *("requested", "proposed", "accepted", "planned", "escalated", "approved", "started"),
-    *("stop requested", "step sending", "step succeeded", "break-glass activated"),
-    *("scheduled", "schedule resumed", "schedule suspended", *_SCHEDULE_END_KINDS),
-}
-# Entries that revoke something for good or until they are lifted, each with the name of the fact
-# that holds what they revoke.
-_SUBJECT_FACTS = {
-    "agent ended": "agent",
-    "banned": "banned_person",
-    "delegation revoked": "delegation",
-    "factor removed": "factor",
-    "grant revoked": "grant",
-    "token revoked": "token",
-}
-REVOKING_KINDS = frozenset(
-    {"everything stopped", "break-glass activated", "review required", *_SUBJECT_FACTS}
-)
+DECIDING_KINDS = frozenset(each.kind for each in events.EVENT_TYPES if each.decides)
+# The fact that holds what an entry revokes, for the kinds that revoke something.
+_SUBJECT_FACTS = {each.kind: each.revokes for each in events.EVENT_TYPES if each.revokes}
 # The index of the hash in a row of the log.
 _HASH = 8
 # Only the latest of these count.
-_USED, _USED_FOR = "grant used", 2 * 3_600_000_000
+_USED, _USED_FOR = events.GrantUsed.kind, 2 * 3_600_000_000
 _BATCH_SIZE = 2000
 
 
@@ -252,8 +236,9 @@ def _add_entry(log_state: LogState, row: Sequence[Any], written_head: tuple[int,
     if seq == written_head[0] and digest != written_head[1]:
         raise LogAlteredError(f"entry {seq} is not the one that Keyturn wrote")
     log_state.seq, log_state.hash = seq, digest
-    if kind in REVOKING_KINDS:
-        about = Entry(*row).facts.get(_SUBJECT_FACTS[kind]) if kind in _SUBJECT_FACTS else person
+    if (fact := _SUBJECT_FACTS.get(kind)) is not None:
+        # The fact is read as it is: an entry that this version does not know revokes as well.
+        about = person if fact == PERSON else parse_facts(body).get(fact)
         log_state.revocations[seq] = kind, digest, str(about), at
     if kind == _USED:
         log_state.grant_uses = {
@@ -261,9 +246,9 @@ def _add_entry(log_state: LogState, row: Sequence[Any], written_head: tuple[int,
         }
         log_state.grant_uses[seq] = digest, at
     if (
-        kind == "started"
+        kind == events.Started.kind
         and '"parent_run":' in body
-        and (parent := Entry(*row).facts.get("parent_run"))
+        and (parent := parse_facts(body).get("parent_run"))
     ):
         log_state.child_starts[parent] = {**log_state.child_starts.get(parent, {}), seq: host}
     if type(run) is int:
@@ -285,12 +270,12 @@ def _add_entry_of_run(log_state: LogState, run: int, seq: int, kind: str, entry_
         log_state.copied_runs.add(run)
         mine = log_state.open_runs[run] = dict(mine)
     mine[seq] = entry_hash
-    if kind == "scheduled":
+    if kind == events.Scheduled.kind:
         log_state.runs_of_active_schedules |= {run}
     if kind in _SCHEDULE_END_KINDS:
         log_state.runs_of_active_schedules -= {run}
     over = kind in _SCHEDULE_END_KINDS or (
-        kind in _END_KINDS and run not in log_state.runs_of_active_schedules
+        kind in events.FINAL_KINDS and run not in log_state.runs_of_active_schedules
     )
     if over:
         del log_state.open_runs[run]

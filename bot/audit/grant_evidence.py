@@ -6,7 +6,7 @@ the entry that belongs to it. A revocation counts with any signature.
 
 from collections.abc import Sequence
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.audit.followed_log import check_grant_uses, check_revocations, follow_log
 from bot.audit.key_history import list_vouched_entries
@@ -26,16 +26,15 @@ def list_logged_delegations(
 
 def is_grant_logged(tx: Transaction, grant: Grant) -> bool:
     """Return whether the log confirms the grant as its row describes it, and it is not revoked."""
-    if _is_revoked(tx, "grant revoked", "grant", grant.id):
+    if _is_revoked(tx, events.GrantRevoked.kind, "grant", grant.id):
         return False
-    entries = list_vouched_entries(tx, _list_entries(tx, "grant created", "grant", grant.id))
-    if not entries:
-        return False
-    entry, facts = entries[0], entries[0].facts
-    logged = (
-        entry.person,
-        *(facts.get(name) for name in ("granted_to", "what", "per_hour", "until")),
+    entries = list_vouched_entries(
+        tx, _list_entries(tx, events.GrantCreated.kind, "grant", grant.id)
     )
+    event = entries[0].event if entries else None
+    if not isinstance(event, events.GrantCreated):
+        return False
+    logged = entries[0].person, event.granted_to, event.what, event.per_hour, event.until
     return logged == (
         grant.granted_by,
         grant.person,
@@ -51,7 +50,7 @@ def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> b
     except_run: a run that is not counted. A forged entry only adds a use, so it does no harm.
     """
     known, since = follow_log(tx), tx.now - HOUR
-    used = [*change_log.list_entries_since(tx, "grant used", since)]
+    used = [*change_log.list_entries_since(tx, events.GrantUsed.kind, since)]
     check_grant_uses(known, since, used)
     logged = [
         entry for entry in used if entry.facts.get("grant") == grant.id and entry.run != except_run
@@ -60,15 +59,15 @@ def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> b
 
 
 def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
-    if _is_revoked(tx, "delegation revoked", "delegation", delegation.id):
+    if _is_revoked(tx, events.DelegationRevoked.kind, "delegation", delegation.id):
         return False
     entries = list_vouched_entries(
-        tx, _list_entries(tx, "delegation created", "delegation", delegation.id)
+        tx, _list_entries(tx, events.DelegationCreated.kind, "delegation", delegation.id)
     )
-    if not entries:
+    event = entries[0].event if entries else None
+    if not isinstance(event, events.DelegationCreated):
         return False
-    entry, facts = entries[0], entries[0].facts
-    logged = (entry.person, *(facts.get(name) for name in ("delegate", "area", "until")))
+    logged = entries[0].person, event.delegate, event.area, event.until
     return logged == (
         delegation.delegator,
         delegation.delegate,

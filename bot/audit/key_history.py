@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model import signing
@@ -75,11 +75,11 @@ def _list_linked_hashes(tx: Transaction, public_key: str, entries: Sequence[Entr
     """Return the hashes of those that lead to the entry where our key came into use."""
     if not entries:
         return set()
-    key_entry = change_log.get_last_entry_of_kind(tx, change_log.KEY_KIND)
+    key_entry = change_log.get_last_entry_of_kind(tx, events.KeyAdded.kind)
     first = min(entry.seq for entry in entries)
     if key_entry is None or not 0 < key_entry.seq - first <= _MAX_ENTRIES:
         return set()
-    if key_entry.facts.get("public") != public_key:
+    if change_log.get_added_key(key_entry) != public_key:
         return set()
     wanted, found = {entry.hash for entry in entries}, set[str]()
     seq, prev = first, ""

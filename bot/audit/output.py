@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import exists, insert, select, update
 
+from bot.audit import events
 from bot.audit.change_log import Entry
 from bot.db import live_output, search_words, tables
 from bot.db.database import Transaction
@@ -21,7 +22,6 @@ from runbooks import Report
 
 MAX_CHARACTERS = 64 * 1024
 MAX_REPORT_CHARACTERS = 256 * 1024
-ERASED_KIND = "output erased"
 
 # JSON writes a quote in a text as \", so only an entry that binds output contains this.
 BINDING_MARK = '"output_sha256":"'
@@ -166,9 +166,8 @@ def iterate_output_faults(
     bound_count: how many entries bind output.
     """
     of_entry, kept = tables.entry.c, tables.output.c
-    erased = set(
-        tx.sql.execute(select(of_entry.run).where(of_entry.kind == ERASED_KIND)).scalars()
-    )
+    is_erasure = of_entry.kind == events.OutputErased.kind
+    erased = set(tx.sql.execute(select(of_entry.run).where(is_erasure)).scalars())
     both = select(kept.entry, kept.salt, kept.text, of_entry.run, of_entry.body).join_from(
         tables.output, tables.entry
     )

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import select
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import GENESIS, Entry
-from bot.audit.output import ERASED_KIND, hash_with_salt
+from bot.audit.output import hash_with_salt
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model import signing
@@ -95,7 +95,7 @@ def _verify_outputs(
     found = tables.output.c
     query = select(found.entry, found.salt, found.text).where(found.run == run)
     kept = {row.entry: row for row in tx.sql.execute(query)}
-    may_be_erased = any(entry.kind == ERASED_KIND for entry in entries)
+    may_be_erased = any(entry.kind == events.OutputErased.kind for entry in entries)
     valid, erased, faults = 0, 0, list[str]()
     for entry in entries:
         bound = entry.facts.get("output_sha256") if '"output_sha256"' in entry.body else None

@@ -11,11 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bot.audit import change_log
+from bot.audit import change_log, events
+from bot.audit.event_type import parse_event
 from bot.db.database import Transaction
 from bot.model.canonical import Canonical, encode_canonical, hash_canonical
-
-LOGGING_FAILED_KIND = "logging failed"
 
 
 class Spool:
@@ -43,8 +42,10 @@ class Spool:
         for run, facts in self._read_facts():
             mark = hash_canonical({"run": run, "facts": facts})
             # An earlier process may have ended after its merge was durable.
-            if not any(mark == entry.facts.get("mark") for entry in _list_merged_entries(tx, run)):
-                change_log.append_entry(tx, LOGGING_FAILED_KIND, run=run, mark=mark, **facts)
+            if mark not in _list_merged_marks(tx, run):
+                body = encode_canonical({**facts, "mark": mark})
+                event = parse_event(events.LoggingFailed.kind, body)
+                change_log.append_entry(tx, event, run=run)
         tx.after_commit(lambda: self._file_being_merged.unlink(missing_ok=True))
 
     @property
@@ -64,9 +65,6 @@ class Spool:
         return found
 
 
-def _list_merged_entries(tx: Transaction, run: int) -> list[change_log.Entry]:
-    return [
-        entry
-        for entry in change_log.list_entries_of_run(tx, run)
-        if entry.kind == LOGGING_FAILED_KIND
-    ]
+def _list_merged_marks(tx: Transaction, run: int) -> list[object]:
+    kind = events.LoggingFailed.kind
+    return [entry.facts.get("mark") for entry in change_log.list_entries_of_run(tx, run, [kind])]

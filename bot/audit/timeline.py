@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import cast
 
 from sqlalchemy import select
 
+from bot.audit import events
 from bot.audit.change_log import Entry
-from bot.audit.inbound_events import EVENT_KIND
 from bot.db import runs, tables, view_conditions
 from bot.db.database import Transaction
-from bot.model import drift, host_patterns
+from bot.model import host_patterns
 from bot.model.drift import DriftState
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Decision, Run, State, format_approvers
 from bot.model.text import escape_to_one_line
@@ -21,10 +20,16 @@ _MAX_ENTRIES = 5_000
 _BATCH_SIZE = 500
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 _MAX_CHECKS = 50
-_FIRE_KINDS = {"fires missed", "fire skipped"}
+_FIRE_KINDS = {events.FiresMissed.kind, events.FireSkipped.kind}
 # They name a run, and are no part of it: what its schedule missed, and what happened to its value
 # afterwards.
-_KINDS_OUTSIDE_RUNS = {*_FIRE_KINDS, *drift.KINDS}
+_KINDS_OUTSIDE_RUNS = {
+    *_FIRE_KINDS,
+    events.DriftFound.kind,
+    events.DriftEnded.kind,
+    events.DriftAdopted.kind,
+    events.DriftExpected.kind,
+}
 _DRIFT_TITLES: Mapping[str, str] = {
     DriftState.CHANGED: "changed outside Keyturn",
     DriftState.MISSING: "is missing on the host",
@@ -32,11 +37,11 @@ _DRIFT_TITLES: Mapping[str, str] = {
 }
 # Events that concern every host although they name none.
 _GLOBAL_EVENT_TITLES = {
-    "policy changed": "The policy changed",
-    "policy invalid": "The policy became invalid",
-    "everything stopped": "Everything was stopped",
-    "everything resumed": "Everything was resumed",
-    "logging failed": "The change log could not be written",
+    events.PolicyChanged.kind: "The policy changed",
+    events.PolicyInvalid.kind: "The policy became invalid",
+    events.EverythingStopped.kind: "Everything was stopped",
+    events.EverythingResumed.kind: "Everything was resumed",
+    events.LoggingFailed.kind: "The change log could not be written",
 }
 
 
@@ -89,11 +94,7 @@ def build_timeline(
     ]
     found += _iterate_check_events(tx, entries, host_pattern)
     found += _iterate_drift_events(entries, host_pattern)
-    found += [
-        _build_outside_event(entry, host_pattern)
-        for entry in entries
-        if _is_matching_outside_event(entry, host_pattern)
-    ]
+    found += _iterate_external_events(entries, host_pattern)
     found += [
         _build_global_event(entry) for entry in entries if entry.kind in _GLOBAL_EVENT_TITLES
     ]
@@ -226,10 +227,11 @@ def _iterate_fire_events(
         planned = (tuple(run.hosts) or (run.host,)) if run else ()
         hosts = (entry.host,) if entry.host else planned
         overlap = sum(_matches_any_pattern(one, host_pattern) for one in hosts)
-        facts = entry.facts
-        title = ": ".join(filter(None, (run.title if run else "", str(facts.get("reason") or ""))))
-        what = f"schedule {facts.get('schedule')}, {entry.kind}: {title}"
-        if overlap:
+        event = entry.event
+        if overlap and isinstance(event, events.FiresMissed | events.FireSkipped):
+            reason = event.reason if isinstance(event, events.FireSkipped) else ""
+            title = ": ".join(filter(None, (run.title if run else "", reason)))
+            what = f"schedule {event.schedule}, {entry.kind}: {title}"
             yield TimelineEvent(
                 entry.at, 2, overlap, what, hosts, entry.person, entry.run, entry.kind, entry.seq
             )
@@ -239,7 +241,7 @@ def _iterate_check_events(
     tx: Transaction, entries: Sequence[Entry], host_pattern: str
 ) -> Iterable[TimelineEvent]:
     """Yield the checks whose result needs attention."""
-    succeeded = [entry for entry in entries if entry.run and entry.kind == State.SUCCEEDED.value]
+    succeeded = [entry for entry in entries if entry.run and entry.kind == events.Succeeded.kind]
     listed = runs.list_runs(tx, sorted({entry.run or 0 for entry in succeeded}))
     checks = [run for run in listed if run.kind == "check" and run.status == NEEDS_ATTENTION]
     found = [run for run in checks if _count_matching_hosts(run, host_pattern)]
@@ -260,58 +262,49 @@ def _iterate_check_events(
 def _iterate_drift_events(entries: Iterable[Entry], host_pattern: str) -> Iterable[TimelineEvent]:
     """Yield the values that were found changed outside Keyturn, missing or unreadable."""
     for entry in entries:
-        if entry.kind != drift.FOUND or not _matches_any_pattern(entry.host, host_pattern):
+        found = entry.event if entry.kind == events.DriftFound.kind else None
+        if not isinstance(found, events.DriftFound) or not _matches_any_pattern(
+            entry.host, host_pattern
+        ):
             continue
-        facts = entry.facts
-        state = str(facts.get("state"))
-        was = f", set to {facts['set_value']} by run {entry.run}" if facts.get("set_value") else ""
+        was = f", set to {found.set_value} by run {entry.run}" if found.set_value else ""
         yield TimelineEvent(
             entry.at,
-            2 if state == DriftState.UNREADABLE else 0,
+            2 if found.state == DriftState.UNREADABLE else 0,
             1,
-            f"{facts.get('key')} {_DRIFT_TITLES.get(state, state)}",
+            f"{found.key} {_DRIFT_TITLES.get(found.state, found.state)}",
             (entry.host,),
             entry.person,
             state=entry.kind,
             entry=entry.seq,
-            outcome=f"{facts.get('value')}{was}",
+            outcome=f"{found.value}{was}",
         )
 
 
-def _is_matching_outside_event(entry: Entry, host_pattern: str) -> bool:
-    hosts = _list_event_hosts(entry)
-    return entry.kind == EVENT_KIND and (
-        not hosts or any(_matches_any_pattern(one, host_pattern) for one in hosts)
-    )
-
-
-def _build_outside_event(entry: Entry, host_pattern: str) -> TimelineEvent:
-    """Build the event of an incoming webhook. Without hosts it may concern any host."""
-    facts, hosts = entry.facts, _list_event_hosts(entry)
-    what = str(facts.get("title") or "an event")
-    overlap = sum(_matches_any_pattern(one, host_pattern) for one in hosts)
-    rank = 2 if hosts else 3
-    source = str(facts.get("source") or "")
-    title = f"{source}: {what}" if source else what
-    occurred_at = facts.get("occurred_at")
-    return TimelineEvent(
-        occurred_at if isinstance(occurred_at, int) else entry.at,
-        rank,
-        overlap,
-        title,
-        hosts,
-        entry.person,
-        entry.run,
-        EVENT_KIND,
-        entry.seq,
-        outcome=str(facts.get("detail") or ""),
-    )
-
-
-def _list_event_hosts(entry: Entry) -> tuple[str, ...]:
-    listed = entry.facts.get("hosts") if entry.kind == EVENT_KIND else None
-    names = cast("list[object]", listed) if isinstance(listed, list) else []
-    return tuple(map(str, names)) or ((entry.host,) if entry.host else ())
+def _iterate_external_events(
+    entries: Iterable[Entry], host_pattern: str
+) -> Iterable[TimelineEvent]:
+    """Yield the events of incoming webhooks. One without hosts may concern any host."""
+    for entry in entries:
+        event = entry.event if entry.kind == events.ExternalEvent.kind else None
+        if not isinstance(event, events.ExternalEvent):
+            continue
+        hosts = event.hosts or ((entry.host,) if entry.host else ())
+        overlap = sum(_matches_any_pattern(one, host_pattern) for one in hosts)
+        what = event.title or "an event"
+        if overlap or not hosts:
+            yield TimelineEvent(
+                entry.at if event.occurred_at is None else event.occurred_at,
+                2 if hosts else 3,
+                overlap,
+                f"{event.source}: {what}" if event.source else what,
+                hosts,
+                entry.person,
+                entry.run,
+                entry.kind,
+                entry.seq,
+                outcome=event.detail,
+            )
 
 
 def _build_global_event(entry: Entry) -> TimelineEvent:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
-from bot.audit import change_log, output
+from bot.audit import change_log, events, output
 from bot.audit.change_log import GENESIS, Entry, hash_succession
 from bot.audit.checkpoints import Checkpoint
 from bot.db.database import Database, Transaction
@@ -17,18 +17,11 @@ from bot.model.progress import BeginStage, begin_silent_stage, iterate_with_prog
 from bot.model.signing import SigningKey
 from connectors.errors import DomainError
 
-KEY_KIND = change_log.KEY_KIND
-# A backup was restored: later entries are lost, and witnesses may have seen them.
-RESTORED_KIND = "restored"
-# A person acknowledged that entries were lost.
-LOSS_ACKNOWLEDGED_KIND = "loss acknowledged"
 # The indexes of the members of a row that verification reads; an index is faster than a name.
 _KIND, _BODY, _HASH, _SIGNATURE = 2, 6, 8, 9
 _NUMBER_OR_NONE = (int, type(None))
 # The size of a batch of signatures, how many batches may wait, and how many threads check them.
 _BATCH, _BATCHES, _MOST_THREADS = 500, 32, 8
-# The first entry that a new key signs.
-_KEY_IN_USE_KIND = "key in use"
 _UNSIGNED_MESSAGE = "is not signed by the key of the log"
 _VERIFICATION_LOCK = Lock()
 
@@ -68,15 +61,16 @@ def open_log(tx: Transaction) -> None:
     # Of several processes that start at the same time, one adds the key.
     change_log.lock_log(tx)
     if not check_signing_key(tx, tx.signing_key):
-        change_log.append_entry(tx, KEY_KIND, public=tx.signing_key.public_key)
+        change_log.append_entry(tx, events.KeyAdded(public=tx.signing_key.public_key))
 
 
 def check_signing_key(tx: Transaction, signing_key: SigningKey) -> bool:
     """Return whether the log has a key. Raises KeyFileError if it is not ours."""
-    last = change_log.get_last_entry_of_kind(tx, KEY_KIND)
-    if last is not None and _get_public_key(last) != signing_key.public_key:
+    last = change_log.get_last_entry_of_kind(tx, events.KeyAdded.kind)
+    logged_key = change_log.get_added_key(last) if last else ""
+    if last is not None and logged_key != signing_key.public_key:
         raise signing.KeyFileError(
-            f"the change log is signed by the key {_get_public_key(last)[:16]}…, but ours is "
+            f"the change log is signed by the key {logged_key[:16]}…, but ours is "
             f"{signing_key.public_key[:16]}…: restore the right changelog.key from the backup of "
             "that time"
         )
@@ -104,10 +98,10 @@ def append_key_change(
         )
     seq, head = change_log.get_head(tx)
     proof = new_key.sign_hash(hash_succession(seq + 1, head, tx.signing_key.public_key))
-    change_log.append_entry(tx, KEY_KIND, public=new_key.public_key, proof=proof)
+    change_log.append_entry(tx, events.KeyAdded(public=new_key.public_key, proof=proof))
     # The newest entry is always signed by the key in use: every append checks that.
     tx.set_signing_key(new_key)
-    change_log.append_entry(tx, _KEY_IN_USE_KIND, public=new_key.public_key)
+    change_log.append_entry(tx, events.KeyInUse(public=new_key.public_key))
 
 
 def create_checkpoint(tx: Transaction) -> Checkpoint:
@@ -267,7 +261,7 @@ def _verify_rows(
         why = ""
         for row in rows:
             why = _find_row_fault(row, seq + 1, prev) or _find_key_fault(row, keys)
-            if not (why or quick or row[_KIND] == KEY_KIND):
+            if not (why or quick or row[_KIND] == events.KeyAdded.kind):
                 bad = signatures.add_row(keys[-1], row)
             if why or bad:
                 break
@@ -276,7 +270,7 @@ def _verify_rows(
             if seq in checkpoint_numbers:
                 seen[seq] = prev
         bad = bad or signatures.find_first_unsigned()
-    if not (bad or why) and quick and row is not None and row[_KIND] != KEY_KIND:
+    if not (bad or why) and quick and row is not None and row[_KIND] != events.KeyAdded.kind:
         bad = 0 if signing.is_signature_valid(keys[-1], prev, row[_SIGNATURE]) else seq
     found = Verification(seq, prev, keys[-1] if keys else "", keys=tuple(keys))
     if bad:
@@ -289,20 +283,16 @@ def _find_key_fault(row: Sequence[Any], keys: list[str]) -> str:
 
     A valid key is appended to *keys*. The first entry of the log adds its own key.
     """
-    if row[_KIND] != KEY_KIND:
+    if row[_KIND] != events.KeyAdded.kind:
         return "" if keys else f"entry {row[0]} {_UNSIGNED_MESSAGE}"
     entry = Entry(*row)
-    by = keys[-1] if keys else _get_public_key(entry) if entry.seq == 1 else ""
+    by = keys[-1] if keys else change_log.get_added_key(entry) if entry.seq == 1 else ""
     if not signing.is_signature_valid(by, entry.hash, entry.signature):
         return f"entry {entry.seq} {_UNSIGNED_MESSAGE}"
     if keys and not change_log.is_succession_signed(entry, keys[-1]):
         return f"entry {entry.seq} names a key whose owner did not sign"
-    keys.append(_get_public_key(entry))
+    keys.append(change_log.get_added_key(entry))
     return ""
-
-
-def _get_public_key(entry: Entry) -> str:
-    return str(entry.facts.get("public", ""))
 
 
 def _compare_with_witnesses(
@@ -378,11 +368,13 @@ def list_losses(tx: Transaction) -> list[LogLoss]:
     """Return the losses that the log records, the acknowledged ones first."""
     keys = change_log.list_keys(tx)
     found = [
-        LogLoss(one.seq, None, one.at) for one in _list_signed_entries(tx, RESTORED_KIND, keys)
+        LogLoss(one.seq, None, one.at)
+        for one in _list_signed_entries(tx, events.Restored.kind, keys)
     ]
-    for one in _list_signed_entries(tx, LOSS_ACKNOWLEDGED_KIND, keys):
-        first, lost = int(one.facts["first"]), int(one.facts["lost"])
-        found.insert(0, LogLoss(first, first + lost - 1, one.at))
+    for one in _list_signed_entries(tx, events.LossAcknowledged.kind, keys):
+        loss = one.event
+        if isinstance(loss, events.LossAcknowledged):
+            found.insert(0, LogLoss(loss.first, loss.first + loss.lost - 1, one.at))
     return found
 
 
@@ -428,12 +420,8 @@ def acknowledge_loss(
         )
     change_log.append_entry(
         tx,
-        LOSS_ACKNOWLEDGED_KIND,
+        events.LossAcknowledged(first=first, lost=lost_entries, reason=reason, login=login),
         person=person,
-        first=first,
-        lost=lost_entries,
-        reason=reason,
-        login=login,
     )
 
 

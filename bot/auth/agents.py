@@ -9,14 +9,13 @@ from typing import Any
 
 from sqlalchemy import bindparam, func, insert, select, update
 
-from bot.audit import followed_log
+from bot.audit import events, followed_log
 from bot.auth import row_mac
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.canonical import encode_canonical
 from bot.model.signing import SigningKey
 
-ENDED = "agent ended"
 _AGENT, _ENTRY = tables.agent, tables.entry.c
 _GET = select(_AGENT).where(_AGENT.c.name == bindparam("which"))
 
@@ -129,7 +128,11 @@ def _find_logged_end(tx: Transaction, name: str) -> int | None:
     """Return when the agent was ended according to the change log; None if it was not."""
     fact = encode_canonical({"agent": name})[1:-1]
     query = select(_ENTRY.at).where(
-        _ENTRY.kind == ENDED, _ENTRY.body.contains(fact, autoescape=True)
+        _ENTRY.kind == events.AgentEnded.kind, _ENTRY.body.contains(fact, autoescape=True)
     )
     found = tx.sql.execute(query.limit(1)).first()
-    return found.at if found else followed_log.find_known_revocation_time(tx, ENDED, name, since=0)
+    return (
+        found.at
+        if found
+        else followed_log.find_known_revocation_time(tx, events.AgentEnded.kind, name, since=0)
+    )

@@ -13,14 +13,13 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model.canonical import encode_canonical
 from bot.model.signing import SigningKey
 
 log = logging.getLogger(__name__)
 
-FORGERY_REFUSED = "forgery refused"
 # The database assigns the id. Rows are identified by a prefix or a hash, which the MAC covers.
 _COLUMNS_WITHOUT_MAC = frozenset({"id", "mac"})
 _NAME_LENGTH = 16
@@ -73,7 +72,7 @@ def log_forged_rows(tx: Transaction) -> None:
     forged_rows = tx.signing_key.forged_rows
     new = [row for row, is_logged in forged_rows.items() if not is_logged][:_MAX_LOGGED_AT_ONCE]
     for table, name, owner in new:
-        change_log.append_entry(tx, FORGERY_REFUSED, what=table, name=name, owner=owner)
+        change_log.append_entry(tx, events.ForgeryRefused(what=table, name=name, owner=owner))
     if new:
         tx.after_commit(lambda: forged_rows.update(dict.fromkeys(new, True)))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, insert, or_, select, update
 
-from bot.audit import change_log, followed_log, key_history
+from bot.audit import change_log, events, followed_log, key_history
 from bot.auth import row_mac
 from bot.db import tables
 from bot.db.database import Database, StoreUnavailable, Transaction
@@ -29,7 +29,6 @@ MAX_LENGTH = 80
 # How precisely the last use of a token is recorded.
 USE_PRECISION_SECONDS = 60
 _SECOND = 1_000_000
-MADE, REVOKED, BANNED = "token created", "token revoked", "banned"
 _TOKEN, _ENTRY = tables.api_token, tables.entry.c
 _LIKE_TOKEN, _LIKE_PERSON = (
     _ENTRY.body.like(bindparam(name), escape="/") for name in ("token", "person")
@@ -37,12 +36,17 @@ _LIKE_TOKEN, _LIKE_PERSON = (
 _REVOCATION_OF_TOKEN = (
     select(_ENTRY.at)
     .where(
-        or_((_ENTRY.kind == REVOKED) & _LIKE_TOKEN, (_ENTRY.kind == BANNED) & _LIKE_PERSON),
+        or_(
+            (_ENTRY.kind == events.TokenRevoked.kind) & _LIKE_TOKEN,
+            (_ENTRY.kind == events.Banned.kind) & _LIKE_PERSON,
+        ),
         _ENTRY.at >= bindparam("since"),
     )
     .limit(1)
 )
-_CREATION_OF_TOKEN = select(tables.entry).where(_ENTRY.kind == MADE, _LIKE_TOKEN)
+_CREATION_OF_TOKEN = select(tables.entry).where(
+    _ENTRY.kind == events.TokenCreated.kind, _LIKE_TOKEN
+)
 _FIND_TOKEN = select(_TOKEN).where(_TOKEN.c.prefix == bindparam("begins"))
 
 
@@ -154,10 +158,10 @@ def _find_logged_revocation(tx: Transaction, token: ApiToken) -> int | None:
     if entry:
         return entry.at
     revoked = followed_log.find_known_revocation_time(
-        tx, REVOKED, token.prefix, since=token.created_at
+        tx, events.TokenRevoked.kind, token.prefix, since=token.created_at
     )
     banned = followed_log.find_known_revocation_time(
-        tx, BANNED, token.person, since=token.created_at
+        tx, events.Banned.kind, token.person, since=token.created_at
     )
     return banned if revoked is None else revoked
 
@@ -253,10 +257,11 @@ def _is_creation_logged(tx: Transaction, token: ApiToken) -> bool:
     ).all()
     entries = key_history.list_vouched_entries(tx, [change_log.Entry(*row) for row in rows])
     created = [
-        (facts.get("owner"), facts.get("scopes"), facts.get("behalf") or "")
-        for facts in (entry.facts for entry in entries)
+        (event.owner, event.scopes, event.behalf)
+        for event in (entry.event for entry in entries)
+        if isinstance(event, events.TokenCreated)
     ]
-    return (token.person, list(token.scopes), token.behalf) in created
+    return (token.person, tuple(token.scopes), token.behalf) in created
 
 
 def _lock_row(tx: Transaction, token_id: int) -> Row[Any] | None:

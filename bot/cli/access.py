@@ -283,7 +283,7 @@ def delete_factors(environment: CommandEnvironment, *, reason: str, yes: bool) -
 
     For example: keyturn factors forget --reason "secrets.key was on the broken disk"
     """
-    from bot.audit import change_log
+    from bot.audit import change_log, events
     from bot.auth import second_factors as store
     from bot.auth import secret_box
 
@@ -294,7 +294,7 @@ def delete_factors(environment: CommandEnvironment, *, reason: str, yes: bool) -
         number = store.delete_all_factors(tx)
         secret_box.delete_sealed_trial(tx)
         change_log.append_entry(
-            tx, "all factors removed", source="cli", reason=reason, number=number
+            tx, events.AllFactorsRemoved(source="cli", reason=reason, number=number)
         )
     line = f"Deleted {number} second factors. People enrol again at /second-factor."
     print_result({"deleted": number}, [line])

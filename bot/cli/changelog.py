@@ -47,6 +47,7 @@ from connectors.command import quote_text
 if TYPE_CHECKING:
     from bot.audit.change_log import Entry
     from bot.audit.checkpoints import Checkpoint
+    from bot.audit.event_type import Event
     from bot.audit.query import EntryFilter
     from bot.audit.timeline import TimelineEvent
     from bot.db.database import Database, Transaction
@@ -269,6 +270,7 @@ def export_entries(environment: CommandEnvironment, *, form: str) -> None:
     For example: keyturn changelog export --format csv > changelog.csv
     """
     from bot.audit import change_log, formats
+    from bot.audit.events import LogExported
     from bot.audit.formats import iterate_export
 
     machine = socket.gethostname()
@@ -278,7 +280,7 @@ def export_entries(environment: CommandEnvironment, *, form: str) -> None:
         "syslog": lambda entry: formats.format_archive_syslog(entry, machine),
     }
     with environment.open_database() as database:
-        _record_or_warn(database, "log exported", format=form)
+        _record_or_warn(database, LogExported(login=getpass.getuser(), format=form))
         with database.reading() as tx:
             if form == "csv":
                 click.echo(formats.format_csv_row(formats.ARCHIVE_COLUMNS), nl=False)
@@ -302,14 +304,14 @@ def _is_output_a_file() -> bool:
         return False
 
 
-def _record_or_warn(database: "Database", kind: str, **facts: Any) -> None:
+def _record_or_warn(database: "Database", event: "Event") -> None:
     """Record an act in the change log; warn if the database is read-only."""
     from bot.audit import change_log
     from bot.db.database import StoreUnavailable
 
     try:
         with database.transaction() as tx:
-            change_log.append_entry(tx, kind, login=getpass.getuser(), **facts)
+            change_log.append_entry(tx, event)
     except StoreUnavailable as error:
         click.echo(f"keyturn: cannot record this in the change log: {error}", err=True)
 
@@ -332,6 +334,7 @@ def verify_log(
     unless the log is broken.
     """
     from bot.audit import verification
+    from bot.audit.events import LogVerified
 
     with environment.open_database() as database:
         points = _read_checkpoints(environment, witnesses)
@@ -344,7 +347,7 @@ def verify_log(
                 stages=show_progress(),
             )
         if verdict.broken is None:
-            _record_or_warn(database, "log verified", key=key)
+            _record_or_warn(database, LogVerified(login=getpass.getuser(), key=key))
     if wants_json():
         print_json(vars(verdict))
     elif verdict.broken is None:

@@ -264,7 +264,7 @@ def _add_host_alone(
     environment: CommandEnvironment, name: str, pending_host: "PendingHost"
 ) -> None:
     """Add a host that the person who enrols it confirms too, and record that."""
-    from bot.audit import change_log
+    from bot.audit import change_log, events
     from bot.hosts import enrolment, pending_hosts
     from bot.policy.loader import load_policy
 
@@ -286,10 +286,8 @@ def _add_host_alone(
         with environment.open_database() as database, database.transaction() as tx:
             change_log.append_entry(
                 tx,
-                "host enrolled alone",
+                events.HostEnrolledAlone(fingerprint=host.fingerprint, login=user.login),
                 host=name,
-                fingerprint=host.fingerprint,
-                login=user.login,
             )
     pending_hosts.write_inventory(directory, text)
     click.echo(f"{name} is in the inventory with the key {host.fingerprint}.", err=True)

@@ -106,12 +106,11 @@ def request_schedule(
 def list_all_schedules(environment: CommandEnvironment, *, include_all: bool) -> None:
     """List schedules by next due time."""
     from bot.db import runs, schedules
+    from bot.queries.schedule_details import list_recent_schedules
 
     with environment.open_database() as database, database.reading() as tx:
         listed, older = (
-            (schedules.list_schedules(tx), 0)
-            if include_all
-            else schedules.list_recent_schedules(tx)
+            (schedules.list_schedules(tx), 0) if include_all else list_recent_schedules(tx)
         )
         missed = schedules.count_missed(tx)
         found = [(each, runs.get_run(tx, each.run), missed.get(each.id, 0)) for each in listed]

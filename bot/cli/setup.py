@@ -90,6 +90,7 @@ def create_sign_in_link(*, person: str) -> None:
     For example: keyturn sign-in olga
     """
     from bot.audit import change_log as log
+    from bot.audit import events
     from bot.auth import sessions
     from bot.policy.loader import load_policy
 
@@ -103,7 +104,7 @@ def create_sign_in_link(*, person: str) -> None:
             )
         with database.transaction() as tx:
             token = sessions.create_sign_in_link(tx, known.id)
-            log.append_entry(tx, "sign-in link created", person=known.id, source="cli")
+            log.append_entry(tx, events.SignInLinkCreated(source="cli"), person=known.id)
     link = f"{settings.here}/sign-in/{token}"
     if not settings.base_url:
         click.echo(

@@ -84,7 +84,7 @@ def _count_deliveries(environment: CommandEnvironment) -> Mapping[str, tuple[int
 def _retry_deliveries(environment: CommandEnvironment, subscription: str) -> None:
     from getpass import getuser
 
-    from bot.audit import change_log
+    from bot.audit import change_log, events
     from bot.integrations import webhook_queue
 
     with environment.open_database() as database, database.transaction() as tx:
@@ -92,10 +92,9 @@ def _retry_deliveries(environment: CommandEnvironment, subscription: str) -> Non
         if entries:
             change_log.append_entry(
                 tx,
-                "deliveries retried",
-                subscription=subscription,
-                entries=entries,
-                login=getuser(),
+                events.DeliveriesRetried(
+                    subscription=subscription, entries=entries, login=getuser()
+                ),
             )
     line = (
         f"Sending {entries} deliveries to {subscription} again."

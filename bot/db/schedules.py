@@ -133,18 +133,6 @@ def _filter_viewable(tx: Transaction, found: Sequence[Schedule]) -> list[Schedul
     return [one for one in found if one.run in viewable]
 
 
-def list_recent_schedules(tx: Transaction) -> tuple[list[Schedule], int]:
-    """Return the schedules without those that ended long ago, and how many are left out."""
-    found = list_schedules(tx)
-    entry = tables.entry.c
-    query = select(entry.run).where(
-        entry.kind == "schedule ended", entry.at > tx.now - ENDED_DAYS * DAY
-    )
-    recent = set(tx.sql.execute(query).scalars())
-    shown = [one for one in found if one.state is not ScheduleState.ENDED or one.run in recent]
-    return shown, len(found) - len(shown)
-
-
 def list_timings(tx: Transaction) -> dict[int, ScheduleTiming]:
     """Return the timings of the active schedules by their numbers."""
     column = tables.schedule.c

@@ -12,14 +12,13 @@ from datetime import timedelta
 from functools import partial
 from threading import Event
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import drift, locks, outbox, runs, stops
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey, NoSuchKeyError
 from bot.execution.planner import load_runbook
 from bot.model.drift import (
     DRIFTED_STATES,
-    FOUND,
     MESSAGE_INTERVAL,
     Candidate,
     DriftState,
@@ -232,15 +231,16 @@ def _log_drift(tx: Transaction, key: DriftKey) -> None:
         return
     change_log.append_entry(
         tx,
-        FOUND,
+        events.DriftFound(
+            key=key.name,
+            state=key.state.value,
+            value=tx.redactor.redact_text(key.value),
+            set_value=tx.redactor.redact_text(key.set_value),
+            since=key.good_at,
+            until=key.since_at,
+        ),
         run=key.run,
         host=key.host,
-        key=key.name,
-        state=key.state.value,
-        value=tx.redactor.redact_text(key.value),
-        set_value=tx.redactor.redact_text(key.set_value),
-        since=key.good_at,
-        until=key.since_at,
     )
 
 

@@ -2,12 +2,11 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bot import observability
-from bot.audit import change_log, output
-from bot.audit.spool import LOGGING_FAILED_KIND
+from bot.audit import change_log, events, output
 from bot.db import live_output, runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
 from bot.db.lease_keeper import HeldLease
@@ -18,7 +17,6 @@ from bot.execution.planner import RemainingWork, compute_remaining
 from bot.execution.ticket_check import add_ticket
 from bot.execution.vantage import check_vantage
 from bot.integrations.ticket_connection import TicketError
-from bot.model.canonical import Canonical
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
 from bot.workflow.context import WorkflowContext
@@ -209,21 +207,21 @@ class Executor:
         self, run: Run, held_lease: HeldLease, n: int, outcome: StepOutcome
     ) -> bool:
         """Store the outcome of a step; return False if another worker has taken over the run."""
-        facts: dict[str, Canonical] = {
-            "step": n,
-            "outcome": outcome.state.value,
-            "exit_status": outcome.status,
-            "error": outcome.error,
-        }
-        why = "The outcome arrived after another worker had taken over the run"
+        unlogged = events.LoggingFailed(
+            step=n,
+            outcome=outcome.state.value,
+            exit_status=outcome.status,
+            error=outcome.error,
+        )
+        late = replace(
+            unlogged, reason="The outcome arrived after another worker had taken over the run"
+        )
         return self._write_until_stored(
             run,
             held_lease,
             lambda tx, own_run: self.record_step_outcome(tx, own_run, n, outcome),
-            facts=facts,
-            write_if_lost=lambda tx: change_log.append_entry(
-                tx, LOGGING_FAILED_KIND, run=run.id, person="", host="", reason=why, **facts
-            ),
+            unlogged=unlogged,
+            write_if_lost=lambda tx: change_log.append_entry(tx, late, run=run.id),
         )
 
     def record_step_outcome(self, tx: Transaction, run: Run, n: int, outcome: StepOutcome) -> None:
@@ -237,12 +235,13 @@ class Executor:
         )
         entry = change_log.append_entry(
             tx,
-            f"step {outcome.state}",
+            events.STEP_ENDS[outcome.state](
+                step=n,
+                exit_status=outcome.status,
+                output_sha256=stored.sha256,
+                error=outcome.error,
+            ),
             run=run,
-            step=n,
-            exit_status=outcome.status,
-            output_sha256=stored.sha256,
-            error=outcome.error,
         )
         output.store_output(tx, entry, n, stored)
         live_output.delete_lines(tx, run.id, n)
@@ -276,15 +275,13 @@ class Executor:
             summary = f"Every step succeeded, but the result could not be verified: {error}"
             self._end_until_stored(run, held_lease, State.FAILED, summary)
             return
-        facts: dict[str, Canonical] = {
-            "current_state": left.current_state,
-            "steps_left": len(left.steps),
-        }
         self._write_until_stored(
             run,
             held_lease,
             lambda tx, own_run: self.record_verification(tx, own_run, left),
-            facts=facts,
+            unlogged=events.LoggingFailed(
+                current_state=left.current_state, steps_left=len(left.steps)
+            ),
         )
 
     def record_verification(self, tx: Transaction, run: Run, remaining: RemainingWork) -> None:
@@ -298,7 +295,7 @@ class Executor:
             end_run(self._context, tx, run, State.FAILED, summary)
             return
         state = remaining.current_state
-        change_log.append_entry(tx, "verified", run=run, current_state=state)
+        change_log.append_entry(tx, events.Verified(current_state=state), run=run)
         end_run(self._context, tx, run, State.SUCCEEDED, f"Verified: {state}")
         follow_up.begin_follow_up(self._context, tx, run)
 
@@ -317,7 +314,7 @@ class Executor:
             run,
             held_lease,
             lambda tx, own_run: end_run(self._context, tx, own_run, state, summary),
-            facts={"state": state.value, "summary": summary},
+            unlogged=events.LoggingFailed(state=state.value, summary=summary),
         )
 
     def _write_until_stored(
@@ -326,7 +323,7 @@ class Executor:
         held_lease: HeldLease,
         write: Callable[[Transaction, Run], object],
         *,
-        facts: Mapping[str, Canonical],
+        unlogged: events.LoggingFailed,
         write_if_lost: Callable[[Transaction], object] | None = None,
     ) -> bool:
         """Store what has happened on a host, and retry while the database is unavailable.
@@ -337,7 +334,7 @@ class Executor:
 
         Args:
             write: Writes about the run, which the transaction has locked.
-            facts: What is to be stored, for the spool.
+            unlogged: What is to be stored, for the spool.
             write_if_lost: Called instead if another worker has taken over the run.
 
         Returns:
@@ -355,7 +352,7 @@ class Executor:
                         write_if_lost(tx)
             except StoreUnavailable as error:
                 log.critical("the change log cannot be written, retrying: %s", error)
-                spooled = spooled or self._write_to_spool(run.id, facts, str(error))
+                spooled = spooled or self._write_to_spool(run.id, unlogged, str(error))
                 tries += isinstance(error, StoreRefused)
                 if tries >= _MAX_REFUSED_WRITES or self._closing.wait(wait):
                     raise
@@ -371,14 +368,13 @@ class Executor:
         )
         return current if is_ours else None
 
-    def _write_to_spool(
-        self, run_id: int, facts_to_keep: Mapping[str, Canonical], reason: str
-    ) -> bool:
+    def _write_to_spool(self, run_id: int, unlogged: events.LoggingFailed, reason: str) -> bool:
         """Write facts to the spool; return False if that fails, too."""
         if self._context.spool is None:
             return True
         redactor = self._context.database.redactor
-        facts = {name: redactor.redact_value(value) for name, value in facts_to_keep.items()}
+        kept = unlogged.encode().items()
+        facts = {name: redactor.redact_value(value) for name, value in kept}
         try:
             self._context.spool.add_facts(run_id, facts | {"reason": reason})
         except OSError as error:

@@ -10,7 +10,7 @@ different changes, and start one after the other.
 import math
 from collections.abc import Iterator, Sequence
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import outbox, runs, view_conditions
 from bot.db.database import Transaction
 from bot.execution import gate, leg_readings, start_schedule
@@ -160,7 +160,7 @@ def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run
         return gate.end_refused_run(context, tx, parent, refusal)
     gate.record_review_requirement(tx, parent, policy, counted)
     starting = runs.move_run(tx, parent, State.STARTING)
-    change_log.append_entry(tx, "started", run=parent, digest=parent.digest)
+    change_log.append_entry(tx, events.Started(digest=parent.digest), run=parent)
     return runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)
 
 
@@ -232,15 +232,14 @@ def _log_wave(tx: Transaction, parent: Run, wave: Sequence[Run], *, candidates: 
         return
     change_log.append_entry(
         tx,
-        "wave started",
+        events.WaveStarted(
+            hosts=tuple(child.host for child in wave),
+            reason="as many hosts as may be down while each service keeps its margin"
+            if len(wave) < candidates
+            else "all hosts of this wave together leave each service its margin",
+        ),
         run=parent.id,
         host=wave[0].host,
-        hosts=[child.host for child in wave],
-        reason=(
-            "as many hosts as may be down while each service keeps its margin"
-            if len(wave) < candidates
-            else "all hosts of this wave together leave each service its margin"
-        ),
     )
 
 

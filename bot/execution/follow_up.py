@@ -2,7 +2,7 @@
 
 import logging
 
-from bot.audit import change_log, output
+from bot.audit import change_log, events, output
 from bot.db import follow_ups, runs
 from bot.db.database import Transaction
 from bot.db.follow_ups import FollowUp
@@ -87,11 +87,12 @@ def _record_result(tx: Transaction, run: Run, report: Report) -> None:
     stored = output.prepare_report(tx, report)
     entry = change_log.append_entry(
         tx,
-        "followed up",
+        events.FollowedUp(
+            summary=tx.redactor.redact_text(report.summary),
+            healthy=report.healthy,
+            output_sha256=stored.sha256,
+        ),
         run=run,
-        summary=tx.redactor.redact_text(report.summary),
-        healthy=report.healthy,
-        output_sha256=stored.sha256,
     )
     output.store_output(tx, entry, 0, stored)
     if not report.healthy:

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bot.audit import change_log, evidence
+from bot.audit import change_log, events, evidence
 from bot.db import break_glass, leases, locks, priority, runs, schedules, stops
 from bot.db.database import Transaction
 from bot.db.lease_keeper import HeldLease
@@ -94,7 +94,7 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
         claimed = runs.move_run(tx, run, State.STARTING, summary="")
         hold = context.lease_keeper.take_lease(tx, run)
         change_log.append_entry(
-            tx, "claimed", run=run, worker=context.lease_keeper.name, fence=hold.fence
+            tx, events.Claimed(worker=context.lease_keeper.name, fence=hold.fence), run=run
         )
         return ClaimedRun(claimed, hold)
 
@@ -117,7 +117,7 @@ def resume_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
         records = runs.list_steps(tx, number)
         hold = context.lease_keeper.take_lease(tx, run)
         change_log.append_entry(
-            tx, "resumed", run=run, worker=context.lease_keeper.name, fence=hold.fence
+            tx, events.Resumed(worker=context.lease_keeper.name, fence=hold.fence), run=run
         )
         return ClaimedRun(run, hold, steps_done=len(records))
 
@@ -159,11 +159,12 @@ def pass_gate(
         running = runs.move_run(tx, run, State.RUNNING, started_at=tx.now)
         change_log.append_entry(
             tx,
-            "started",
+            events.Started(
+                digest=run.digest,
+                parent_run=run.parent,
+                part=run.title if run.parent is not None else "",
+            ),
             run=run,
-            digest=run.digest,
-            parent_run=run.parent,
-            part=run.title if run.parent is not None else None,
         )
         intent = record_step_intent(tx, running, claimed_run.held_lease, 1)
         announce_run_change(tx, run)
@@ -180,7 +181,7 @@ def record_waiting_reason(tx: Transaction, run: Run, reason: str) -> None:
     """Record and log what an approved run waits for, once for each reason."""
     if run.summary != reason:
         runs.amend_run(tx, run, summary=reason)
-        change_log.append_entry(tx, "on hold", run=run, reason=reason)
+        change_log.append_entry(tx, events.OnHold(reason=reason), run=run)
         announce_run_change(tx, run)
 
 
@@ -238,12 +239,13 @@ def record_review_requirement(
     duties = oncall.apply_duties(tx, policy, run).duties
     change_log.append_entry(
         tx,
-        evidence.STARTED_FOR_REVIEW,
+        events.ReviewRequired(
+            digest=run.digest,
+            rules=tuple(counted.ruling.rules),
+            on_duty={name: tuple(duty.people) for name, duty in duties.items()},
+        ),
         run=run,
         person=run.requested_by,
-        digest=run.digest,
-        rules=[*counted.ruling.rules],
-        on_duty={name: [*duty.people] for name, duty in duties.items()},
     )
 
 
@@ -428,7 +430,7 @@ def end_refused_run(
     )
     # Also for a run without a lock, because the next run for the host has to be woken.
     release_host_lock(context, tx, run)
-    change_log.append_entry(tx, "more approvals needed", run=run, reason=str(refusal))
+    change_log.append_entry(tx, events.MoreApprovalsNeeded(reason=str(refusal)), run=run)
     announce_run_change(tx, run)
     return waiting
 

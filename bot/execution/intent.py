@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.db import leases, runs
 from bot.db.database import Transaction
@@ -54,12 +54,9 @@ def record_step_intent(
     runs.record_intent(tx, run.id, step_number)
     entry = change_log.append_entry(
         tx,
-        "step sending",
+        events.StepSending(step=step_number, title=step.title, command=str(step.command)),
         run=run.id,
         host=step.host,
-        step=step_number,
-        title=step.title,
-        command=str(step.command),
     )
     checkpoint = verification.create_checkpoint_at(tx, entry)
     return StepIntent(

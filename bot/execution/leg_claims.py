@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.refusals import log_person_refusal
 from bot.db import redundancy as rows
 from bot.db import runs
@@ -66,7 +66,7 @@ def release_by_hand(
             run = runs.get_run(tx, claim.run)
             refusal = _get_release_refusal(policy, claim, run, person)
             if refusal:
-                log_person_refusal(tx, "leg release refused", person=person, run=run)
+                log_person_refusal(tx, events.LegReleaseRefused(), person=person, run=run)
                 break
             release_claim(context, tx, claim, run, reason=reason, person=person)
     if refusal:
@@ -105,11 +105,9 @@ def release_claim(
         return
     change_log.append_entry(
         tx,
-        "leg released",
+        events.LegReleased(legs=(f"{claim.tree}: {claim.event}",), reason=reason),
         run=run,
         person=person,
-        legs=[f"{claim.tree}: {claim.event}"],
-        reason=reason,
     )
     if run.parent is not None:
         context.dispatcher.enqueue_run(tx, run.parent, get_site(context, run.host))
@@ -155,7 +153,7 @@ def take_claims(tx: Transaction, policy: Policy, run: Run) -> str:
     if not legs:
         return ""
     touched = {name: one.list_events_of(legs) for name, one in policy.trees.items()}
-    touched = {name: events for name, events in touched.items() if events}
+    touched = {name: found for name, found in touched.items() if found}
     rows.lock_trees(tx, [*touched])
     # The approved plan says what was overridden, not the row.
     override = run.plan.guard_override if run.plan else ""
@@ -164,9 +162,9 @@ def take_claims(tx: Transaction, policy: Policy, run: Run) -> str:
         return refusal
     if not touched:
         return ""
-    for name, events in touched.items():
-        for event in events:
+    for name, leg_events in touched.items():
+        for event in leg_events:
             rows.add_claim(tx, name, event, run.id)
-    claims: list[str] = [f"{name}: {', '.join(events)}" for name, events in touched.items()]
-    change_log.append_entry(tx, "legs claimed", run=run, legs=claims)
+    claims = tuple(f"{name}: {', '.join(found)}" for name, found in touched.items())
+    change_log.append_entry(tx, events.LegsClaimed(legs=claims), run=run)
     return ""

@@ -9,13 +9,12 @@ do. Only where neither helps does the run wait for an owner.
 import threading
 from dataclasses import dataclass, field, replace
 
-from bot.audit import change_log, spool, verification
+from bot.audit import change_log, events
 from bot.db import leases, runs
 from bot.db.database import Transaction
 from bot.execution.executor import Executor, StepOutcome
 from bot.execution.intent import build_step_marker
 from bot.execution.planner import RemainingWork, compute_remaining
-from bot.model.canonical import Canonical
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.model.times import MINUTE, SECOND
@@ -37,8 +36,6 @@ _BOOT_TOLERANCE_SECONDS = 10
 # Longer than a shell needs from creating the marker to recording its start.
 _STARTING_SECONDS = 60
 
-ASKED, ANSWERED = "host queried", "host answered"
-RESTORED = "restored by host"
 _OPEN_STEP_STATES = frozenset({StepState.INTENT, StepState.UNKNOWN})
 
 
@@ -52,8 +49,8 @@ class ReconcileResult:
     """The state of the step; UNKNOWN if the host does not know it."""
     can_retry: bool = False
     """Whether the host may return more later."""
-    facts: dict[str, Canonical] | None = None
-    """Facts for the log; None if the host did not answer."""
+    answer: events.HostAnswered | None = None
+    """What the log records; None if the host did not answer."""
     status: int | None = None
     output: str = ""
     error: str = ""
@@ -120,7 +117,7 @@ class Reconciler:
         left: RemainingWork | None = None
         try:
             # A step that may still be running is not read: the state of the host is not final.
-            if not result.can_retry or (result.facts is not None and _is_unmarked(result)):
+            if not result.can_retry or (_is_unmarked(result)):
                 left = compute_remaining(
                     self.context, step.run, self.context.policies.get_policy()
                 )
@@ -194,12 +191,11 @@ class Reconciler:
             if run.state is State.UNKNOWN:
                 change_log.append_entry(
                     tx,
-                    RESTORED,
+                    events.RestoredByHost(
+                        probation=opened.name, exit_status=status.restore_status
+                    ),
                     run=run.id,
-                    person="",
                     host=opened.host,
-                    probation=opened.name,
-                    exit_status=status.restore_status,
                 )
                 end_run(self.context, tx, run, State.FAILED, f"{why}.{_describe_failure(tx, run)}")
         self._stop_retrying(number)
@@ -293,7 +289,7 @@ class Reconciler:
             words = (
                 "has no record of it, and the query may have gone to another address than the step"
             )
-            return ReconcileResult(f"{words}: the policy was changed since", facts=result.facts)
+            return ReconcileResult(f"{words}: the policy was changed since", answer=result.answer)
         return result
 
     def _is_policy_changed(self, run: Run) -> bool:
@@ -347,26 +343,20 @@ class Reconciler:
     ) -> None:
         """Log the query and its result, unless the result is the same as the last time."""
         n, host = unknown_step.record.step_number, unknown_step.step.host
-        entries = [
-            each
-            for each in change_log.list_entries_of_run(tx, run.id)
-            if each.kind in {ASKED, ANSWERED}
-        ]
-        if entries and entries[-1].facts.get("result") == result.description:
+        kinds = (events.HostQueried.kind, events.HostAnswered.kind)
+        entries = change_log.list_entries_of_run(tx, run.id, kinds)
+        last = entries[-1].event if entries else None
+        if (
+            isinstance(last, events.HostQueried | events.HostAnswered)
+            and last.result == result.description
+        ):
             return
-        missed = None if result.facts is not None else result.description
-        change_log.append_entry(tx, ASKED, run=run.id, host=host, step=n, result=missed)
-        if result.facts is not None:
-            change_log.append_entry(
-                tx,
-                ANSWERED,
-                run=run.id,
-                person="",
-                host=host,
-                step=n,
-                result=result.description,
-                **result.facts,
-            )
+        missed = "" if result.answer else result.description
+        queried = events.HostQueried(step=n, result=missed)
+        change_log.append_entry(tx, queried, run=run.id, host=host)
+        if result.answer:
+            answered = replace(result.answer, result=result.description)
+            change_log.append_entry(tx, answered, run=run.id, host=host)
 
 
 def _describe_failure(tx: Transaction, run: Run) -> str:
@@ -383,24 +373,25 @@ def interpret_marker(
 ) -> ReconcileResult:
     """Return what the marker means for a step. now: microseconds since 1970. Pure."""
     seconds = (now - record.sent_at) / SECOND
-    facts: dict[str, Canonical] = {
-        "marker": marker.state.value,
-        "exit_status": marker.status,
-        "started_at": marker.started_at,
-        "ended_at": marker.ended_at,
-        "out_bytes": marker.out_bytes,
-        "err_bytes": marker.err_bytes,
-    }
+    answer = events.HostAnswered(
+        step=record.step_number,
+        marker=marker.state.value,
+        exit_status=marker.status,
+        started_at=marker.started_at,
+        ended_at=marker.ended_at,
+        out_bytes=marker.out_bytes,
+        err_bytes=marker.err_bytes,
+    )
     if marker.state is MarkerState.ENDED:
-        return _interpret_ended_step(marker, step, facts)
+        return _interpret_ended_step(marker, step, answer)
     if marker.state is MarkerState.CLOSED:
-        return _interpret_missing_marker(marker, seconds, facts)
+        return _interpret_missing_marker(marker, seconds, answer)
     # A step that was about to start is recorded within seconds, or never.
     may_change = marker.state is not MarkerState.STARTING or seconds < _STARTING_SECONDS
     return ReconcileResult(
         _FATE_DESCRIPTIONS[marker.state],
         can_retry=may_change and marker.state in _RETRYABLE_FATES,
-        facts=facts,
+        answer=answer,
     )
 
 
@@ -416,40 +407,42 @@ _RETRYABLE_FATES = frozenset({MarkerState.STARTING, MarkerState.RUNNING, MarkerS
 
 
 def _interpret_missing_marker(
-    marker: StepStatus, seconds: float, facts: dict[str, Canonical]
+    marker: StepStatus, seconds: float, answer: events.HostAnswered
 ) -> ReconcileResult:
     """Interpret a missing marker. seconds: time since the step was sent."""
     if marker.uptime < seconds + _BOOT_TOLERANCE_SECONDS:
         return ReconcileResult(
-            "has restarted since the step was sent, and has no record of it", facts=facts
+            "has restarted since the step was sent, and has no record of it", answer=answer
         )
     if seconds > _MARKER_SECONDS:
         return ReconcileResult(
-            "has no record of it any more, because hosts delete old markers", facts=facts
+            "has no record of it any more, because hosts delete old markers", answer=answer
         )
     words = "returned that the step never started, and never will. It changed nothing"
-    return ReconcileResult(words, StepState.FAILED, facts=facts, error="the step never started")
+    return ReconcileResult(words, StepState.FAILED, answer=answer, error="the step never started")
 
 
 def _interpret_ended_step(
-    marker: StepStatus, step: PlannedStep, facts: dict[str, Canonical]
+    marker: StepStatus, step: PlannedStep, answer: events.HostAnswered
 ) -> ReconcileResult:
     if not isinstance(step.command, Shell):
         raise TypeError(
             f"{step.host} has a marker of a step that is not a shell command: {step.command}"
         )
     try:
-        answer = marker.to_answer(step.command)
+        command_answer = marker.to_answer(step.command)
     except HostError as error:
         words = f"returned that it exited with status {marker.status}: {error}"
         state = StepState.FAILED if error.started else StepState.UNKNOWN
-        return ReconcileResult(words, state, facts=facts, status=marker.status, error=str(error))
+        return ReconcileResult(words, state, answer=answer, status=marker.status, error=str(error))
     words = "returned that the step succeeded"
-    return ReconcileResult(words, StepState.SUCCEEDED, facts=facts, status=0, output=answer.text)
+    return ReconcileResult(
+        words, StepState.SUCCEEDED, answer=answer, status=0, output=command_answer.text
+    )
 
 
 def _is_unmarked(result: ReconcileResult) -> bool:
-    return result.facts is not None and result.facts.get("marker") == MarkerState.UNMARKED
+    return result.answer is not None and result.answer.marker == MarkerState.UNMARKED
 
 
 def _add_refusal(result: ReconcileResult, refusal: Refused) -> ReconcileResult:
@@ -460,24 +453,24 @@ def _add_refusal(result: ReconcileResult, refusal: Refused) -> ReconcileResult:
 def _may_have_later_steps(tx: Transaction, run: Run, record: StepRecord) -> bool:
     """Return whether later steps may have been sent that a restored backup does not contain."""
     is_last = run.plan is None or record.step_number == run.step_count
-    restored = (
-        None if is_last else change_log.get_last_entry_of_kind(tx, verification.RESTORED_KIND)
-    )
+    restored = None if is_last else change_log.get_last_entry_of_kind(tx, events.Restored.kind)
     return restored is not None and restored.at > record.sent_at
 
 
 def _find_spooled_result(tx: Transaction, run: Run, step_number: int) -> ReconcileResult | None:
     """Return the outcome that was spooled while the database could not be written."""
-    for entry in reversed(change_log.list_entries_of_run(tx, run.id)):
-        if entry.kind != spool.LOGGING_FAILED_KIND or entry.facts.get("step") != step_number:
+    kinds = [events.LoggingFailed.kind]
+    for entry in reversed(change_log.list_entries_of_run(tx, run.id, kinds)):
+        event = entry.event
+        if not isinstance(event, events.LoggingFailed) or event.step != step_number:
             continue
-        outcome, status = entry.facts.get("outcome"), entry.facts.get("exit_status")
-        if outcome in {StepState.SUCCEEDED, StepState.FAILED}:
+        if event.outcome in {StepState.SUCCEEDED, StepState.FAILED}:
+            status = event.exit_status
             return ReconcileResult(
                 f"returned exit status {status}, as recorded in the spool",
-                StepState(outcome),
-                facts={"exit_status": status, "noted": True},
+                StepState(event.outcome),
+                answer=events.HostAnswered(step=step_number, exit_status=status, noted=True),
                 status=status,
-                error=str(entry.facts.get("error") or ""),
+                error=event.error,
             )
     return None

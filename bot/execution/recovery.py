@@ -7,7 +7,7 @@ unknown outcome.
 
 import logging
 
-from bot.audit import change_log, evidence
+from bot.audit import change_log, events, evidence
 from bot.db import leases, locks, runs
 from bot.db.database import Transaction
 from bot.model.run import Run, State, StepState
@@ -81,7 +81,7 @@ class RecoveryService:
             if lease.worker:
                 log.warning("run %d is taken over from %s", number, lease.worker)
                 change_log.append_entry(
-                    tx, "lease taken over", run=run, worker=lease.worker, fence=fence
+                    tx, events.LeaseTakenOver(worker=lease.worker, fence=fence), run=run
                 )
             if can_resume(tx, run):
                 leases.revoke_lease(tx, run.id)

@@ -7,11 +7,11 @@ the row decides which process fires, and the database's clock decides what is du
 import hashlib
 from itertools import islice
 
-from bot.audit import change_log
+from bot.audit import change_log, events
+from bot.audit.event_type import Event
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Fire, FireOutcome, Schedule, ScheduleState
-from bot.model.canonical import Canonical
 from bot.model.run import STATES_BEFORE_INTENT, RequestOrigin, Run, State
 from bot.model.schedule import Overlap
 from bot.model.times import MINUTE
@@ -20,6 +20,7 @@ from bot.workflow import schedule_approval
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
 from bot.workflow.requests import record_request
+from bot.workflow.schedules import SCHEDULE_STATE_EVENTS
 
 # A due time that is handled later than this counts as missed.
 _MAX_DELAY = 2 * MINUTE
@@ -68,7 +69,11 @@ def _record_due_fires(tx: Transaction, schedule: Schedule) -> None:
         )
     if missed:
         _log_schedule(
-            tx, "fires missed", schedule, count=len(missed), first=missed[0], last=missed[-1]
+            tx,
+            events.FiresMissed(
+                schedule=schedule.id, count=len(missed), first=missed[0], last=missed[-1]
+            ),
+            schedule,
         )
     for due_time in made_up:
         _record_fires(tx, schedule, due_time, starts_at=tx.now, reason=_CATCH_UP)
@@ -138,7 +143,8 @@ def _request_run(
     children = [_build_request(schedule, founding, child) for child in child_requests]
     run = record_request(context, tx, policy, new, children)
     schedules.mark_started(tx, fire, FireOutcome.FIRED, run=run.id, why=fire.reason)
-    _log_schedule(tx, "fired", schedule, due_at=fire.due_at, fired_run=run.id, host=fire.host)
+    fired = events.Fired(schedule=schedule.id, due_at=fire.due_at, fired_run=run.id)
+    _log_schedule(tx, fired, schedule, host=fire.host)
     if run.state is State.REFUSED:
         _suspend_schedule(tx, schedule, fire, run.summary, run=run.id)
         return
@@ -176,7 +182,8 @@ def _find_unfinished_run(tx: Transaction, schedule: Schedule, host: str) -> Run 
 
 def _skip_fire(tx: Transaction, schedule: Schedule, fire: Fire, reason: str) -> None:
     schedules.mark_started(tx, fire, FireOutcome.SKIPPED, run=None, why=reason)
-    _log_schedule(tx, "fire skipped", schedule, due_at=fire.due_at, reason=reason, host=fire.host)
+    skipped = events.FireSkipped(schedule=schedule.id, due_at=fire.due_at, reason=reason)
+    _log_schedule(tx, skipped, schedule, host=fire.host)
 
 
 def _suspend_schedule(
@@ -189,9 +196,10 @@ def _suspend_schedule(
     state: ScheduleState = ScheduleState.SUSPENDED,
 ) -> None:
     """Suspend the schedule: its owner may not request this now, or its approval is not valid."""
+    event_type = SCHEDULE_STATE_EVENTS[state]
     schedules.mark_started(tx, fire, FireOutcome.REFUSED, run=run, why=reason)
     schedules.set_schedule_state(tx, schedule, state, reason)
-    _log_schedule(tx, f"schedule {state}", schedule, reason=reason)
+    _log_schedule(tx, event_type(schedule=schedule.id, reason=reason), schedule)
 
 
 def _build_fire(
@@ -215,9 +223,5 @@ def _build_fire(
     )
 
 
-def _log_schedule(
-    tx: Transaction, kind: str, schedule: Schedule, *, host: str = "", **facts: Canonical
-) -> None:
-    change_log.append_entry(
-        tx, kind, run=schedule.run, person=schedule.owner, host=host, schedule=schedule.id, **facts
-    )
+def _log_schedule(tx: Transaction, event: Event, schedule: Schedule, *, host: str = "") -> None:
+    change_log.append_entry(tx, event, run=schedule.run, person=schedule.owner, host=host)

@@ -1,6 +1,6 @@
 """Start a schedule once its request is approved."""
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Schedule, ScheduleState
@@ -50,18 +50,19 @@ def start_schedule(context: WorkflowContext, tx: Transaction, run: Run) -> Run:
     )
     change_log.append_entry(
         tx,
-        "scheduled",
+        events.Scheduled(
+            schedule=schedule.id,
+            timing=run.timing.document,
+            digest=run.digest,
+            lapses_at=schedule.lapses_at,
+        ),
         run=run,
         person=run.requested_by,
-        schedule=schedule.id,
-        timing=run.timing.document,
-        digest=run.digest,
-        lapses_at=schedule.lapses_at,
     )
     if old is not None and old.state is not ScheduleState.ENDED:
         why = f"replaced by schedule {schedule.id}"
         schedules.set_schedule_state(tx, old, ScheduleState.ENDED, why)
-        change_log.append_entry(tx, "schedule ended", run=old.run, schedule=old.id, reason=why)
+        change_log.append_entry(tx, events.ScheduleEnded(schedule=old.id, reason=why), run=old.run)
     started = runs.move_run(
         tx, runs.move_run(tx, run, State.STARTING), State.RUNNING, started_at=tx.now
     )

@@ -1,5 +1,6 @@
 """Write a note to the change ticket when its run starts, and when it ends."""
 
+from bot.audit import events
 from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.integrations.delivery_sender import DeliverySender
@@ -7,21 +8,25 @@ from bot.integrations.safe_http import DeliveryError
 from bot.integrations.ticket_client import add_note
 from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter
 from bot.model.references import hide_references
-from bot.model.run import Run, State, format_approvers
+from bot.model.run import Run, format_approvers
 from bot.policy import NoPolicyError, Policy, PolicySource
 
 # The name of the subscription, which no webhook can have.
 TICKET_NOTES = "ticket notes"
-_STARTED = "started"
-_ENDED = (State.SUCCEEDED, State.FAILED, State.UNKNOWN, State.STOPPED)
+_KINDS = (
+    events.Started.kind,
+    events.Succeeded.kind,
+    events.Failed.kind,
+    events.OutcomeUnknown.kind,
+    events.Stopped.kind,
+)
 
 
 class TicketNotes(DeliverySender):
     """Writes notes while tickets.yaml names a system. base_url: of the web pages, or ""."""
 
     def __init__(self, database: Database, policies: PolicySource, base_url: str) -> None:
-        kinds = (_STARTED, *(state.value for state in _ENDED))
-        wanted = SubscriptionFilter(("change",), frozenset(), kinds, with_ticket=True)
+        wanted = SubscriptionFilter(("change",), frozenset(), _KINDS, with_ticket=True)
         super().__init__(TICKET_NOTES, database, wanted)
         self._policies, self._base_url = policies, base_url.rstrip("/")
 
@@ -48,7 +53,7 @@ class TicketNotes(DeliverySender):
 
     def _format_note(self, tx: Transaction, policy: Policy, run: Run, kind: str) -> str:
         page = f" {self._base_url}/runs/{run.id}" if self._base_url else ""
-        if kind != _STARTED:
+        if kind != events.Started.kind:
             return (
                 f"Keyturn run {run.id}, {run.title}: {kind}. {hide_references(run.summary)}{page}"
             )

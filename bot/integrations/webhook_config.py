@@ -29,7 +29,6 @@ _SIGNATURE_SCHEMES: Mapping[str, SignatureScheme] = {
     "alertmanager": "bearer",
     "github": "github",
 }
-CONFIG_ENTRY_KIND = "webhooks changed"
 _LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 NonEmptyText = Annotated[str, Field(min_length=1, max_length=200)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import delete, exists, func, insert, select, update
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.db import runs, tables
 from bot.db.database import Transaction
@@ -24,7 +24,14 @@ _FIRST_SECONDS, _LONGEST_SECONDS = 5, 7200
 _KEEP_FAILED = 30 * 86_400 * _SECOND
 # Entries between two states of a run, which subscriptions do not receive by default.
 QUIET = frozenset(
-    {"step sending", "claimed", "token used", "logging failed", "step succeeded", "reminded"}
+    {
+        events.StepSending.kind,
+        events.Claimed.kind,
+        events.TokenUsed.kind,
+        events.LoggingFailed.kind,
+        events.StepSucceeded.kind,
+        events.Reminded.kind,
+    }
 )
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import inspect, text
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.verification import Verification
 from bot.db import migrations
@@ -83,9 +83,6 @@ def close_journal(database: Database) -> None:
         connection.exec_driver_sql("PRAGMA journal_mode=DELETE")
 
 
-BACKED_UP = "backed up"
-
-
 def make_backup(
     database: Database, file: Path, stages: BeginStage = begin_silent_stage
 ) -> tuple[BackupLabel, Verification]:
@@ -119,12 +116,13 @@ def make_backup(
     with database.transaction() as tx:
         change_log.append_entry(
             tx,
-            BACKED_UP,
-            login=getuser(),
-            file=file.name,
-            rows=rows,
-            entries=label.point.seq,
-            head=label.point.hash,
+            events.BackedUp(
+                login=getuser(),
+                file=file.name,
+                rows=rows,
+                entries=label.point.seq,
+                head=label.point.hash,
+            ),
         )
     return label, verdict
 

@@ -8,7 +8,7 @@ from itertools import islice
 
 from sqlalchemy import Table, func, insert, inspect, select, text
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
 from bot.db import migrations, tables
 from bot.db.database import Database, Transaction
 from bot.model.progress import BeginStage, ReportProgress, begin_silent_stage, ignore_progress
@@ -108,9 +108,6 @@ def _count(tx: Transaction, table: Table) -> int:
     return tx.sql.execute(select(func.count()).select_from(table)).scalar_one()
 
 
-MOVED = "database moved"
-
-
 @dataclass(frozen=True)
 class CopyResult:
     """The result of a copy."""
@@ -144,11 +141,12 @@ def copy_database(
             raise CopyError("the copied change log differs from the original")
         change_log.append_entry(
             tx,
-            MOVED,
-            login=getuser(),
-            rows=rows,
-            from_=_get_engine_name(old),
-            to=_get_engine_name(new),
+            events.DatabaseMoved(
+                login=getuser(),
+                rows=rows,
+                old_engine=_get_engine_name(old),
+                new_engine=_get_engine_name(new),
+            ),
         )
         entries, head = change_log.get_head(tx)
     return CopyResult(rows, entries, head)

@@ -3,18 +3,17 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from bot.audit import change_log, followed_log, inbound_events, verification
+from bot.audit import change_log, events, followed_log, inbound_events, verification
 from bot.audit.checkpoints import Checkpoint
-from bot.audit.spool import LOGGING_FAILED_KIND, Spool
+from bot.audit.event_type import Event
+from bot.audit.spool import Spool
 from bot.auth import row_mac
 from bot.db import dedup
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.integrations import webhook_queue
-from bot.model.canonical import Canonical, hash_canonical
+from bot.model.canonical import hash_canonical
 
 log = logging.getLogger(__name__)
-
-SETTINGS, OWN_RUNBOOKS = "settings changed", "local runbooks changed"
 
 Witness = Callable[[Checkpoint], None]
 
@@ -40,7 +39,8 @@ class Housekeeping:
         self.open_log()
         with self._database.transaction() as tx:
             change_log.lock_log(tx)
-            log_setting_change(tx, SETTINGS, settings=settings, digest=hash_canonical(settings))
+            changed = events.SettingsChanged(settings=settings, digest=hash_canonical(settings))
+            log_setting_change(tx, changed)
 
     def open_log(self) -> None:
         """Create the log, or check that our key signs it. Raises KeyFileError."""
@@ -51,8 +51,9 @@ class Housekeeping:
     def log_own_runbooks(self, digests: Mapping[str, str]) -> None:
         """Record the digests of the local runbooks and dialects, if they have changed."""
         with self._database.transaction() as tx:
-            if digests or change_log.get_last_entry_of_kind(tx, OWN_RUNBOOKS):
-                log_setting_change(tx, OWN_RUNBOOKS, files=digests, digest=hash_canonical(digests))
+            changed = events.LocalRunbooksChanged(files=digests, digest=hash_canonical(digests))
+            if digests or change_log.get_last_entry_of_kind(tx, changed.kind):
+                log_setting_change(tx, changed)
 
     def run_periodic_tasks(self) -> None:
         """Log write errors and forged rows, delete old data, and publish a checkpoint."""
@@ -62,7 +63,7 @@ class Housekeeping:
             inbound_events.delete_old_events(tx)
             webhook_queue.delete_old_failures(tx)
             if error:
-                change_log.append_entry(tx, LOGGING_FAILED_KIND, reason=error)
+                change_log.append_entry(tx, events.LoggingFailed(reason=error))
             row_mac.log_forged_rows(tx)
             if not self._spool.is_empty:
                 self._spool.merge_into_log(tx)
@@ -104,8 +105,8 @@ class Housekeeping:
                 self._published[witness] = checkpoint
 
 
-def log_setting_change(tx: Transaction, kind: str, **facts: Canonical) -> None:
+def log_setting_change(tx: Transaction, changed: Event) -> None:
     """Log settings if they differ from the last entry of this kind."""
-    last = change_log.get_last_entry_of_kind(tx, kind)
-    if last is None or last.facts != facts:
-        change_log.append_entry(tx, kind, run=None, person="", host="", **facts)
+    last = change_log.get_last_entry_of_kind(tx, changed.kind)
+    if last is None or last.event != changed:
+        change_log.append_entry(tx, changed)

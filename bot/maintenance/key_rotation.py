@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.auth import agents, oncall, tokens
 from bot.auth.tokens import ApiToken
@@ -48,8 +48,8 @@ def rotate_signing_key(
     """
     new_file = file.with_name(f"{file.name}.new")
     with database.reading() as tx:
-        last = change_log.get_last_entry_of_kind(tx, verification.KEY_KIND)
-    logged_key = str(last.facts["public"]) if last else ""
+        last = change_log.get_last_entry_of_kind(tx, events.KeyAdded.kind)
+    logged_key = change_log.get_added_key(last) if last else ""
     if new_file.exists():
         new = signing.load_signing_key(new_file)
         if new.public_key == logged_key:

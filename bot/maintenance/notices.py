@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry, EntryDraft
 from bot.db import break_glass, delegations, runs, schedules
 from bot.db.database import Database, Transaction
@@ -29,10 +29,7 @@ log = logging.getLogger(__name__)
 
 # Deliveries of this prefix are e-mails to the person whose id follows.
 PREFIX = "mail:"
-_REVIEW_KINDS = frozenset({"break-glass activated", "review required"})
-_BANNED = "banned"
-_DELEGATION_ENDS, _SCHEDULE_LAPSES = "delegation ends soon", "schedule lapses soon"
-_DIGEST = "digest due"
+_ABOUT_RUNS = (events.BreakGlassActivated, events.ReviewRequired, events.ScheduleLapsesSoon)
 _CLAIM_SECONDS = 120.0
 _DAY = 86_400_000_000
 # How long before the end people get a notice, and how often Keyturn looks for that.
@@ -116,27 +113,37 @@ def _iterate_missing_entries(tx: Transaction) -> Iterator[EntryDraft]:
     """Yield entries about what ends soon and has none yet, and of the digest."""
     for one in delegations.list_active_delegations(tx):
         if _is_near_end(tx.now, one.created_at, one.ends_at, _DELEGATION_DAYS) and not (
-            change_log.list_entries_naming(tx, _DELEGATION_ENDS, "delegation", one.id)
+            change_log.list_entries_naming(
+                tx, events.DelegationEndsSoon.kind, "delegation", one.id
+            )
         ):
-            facts = {"delegator": one.delegator, "delegate": one.delegate, "ends_at": one.ends_at}
-            yield EntryDraft(_DELEGATION_ENDS, facts={"delegation": one.id, **facts})
+            yield EntryDraft(
+                events.DelegationEndsSoon(
+                    delegation=one.id,
+                    delegator=one.delegator,
+                    delegate=one.delegate,
+                    ends_at=one.ends_at,
+                )
+            )
     for one in schedules.list_schedules(tx):
         if (
             one.state is ScheduleState.ACTIVE
             and _is_near_end(tx.now, one.created_at, one.lapses_at, _SCHEDULE_DAYS)
             # A schedule that needs no approval does not lapse.
             and runs.get_run(tx, one.run).required_approvals
-            and not change_log.list_entries_of_run(tx, one.run, [_SCHEDULE_LAPSES])
+            and not change_log.list_entries_of_run(tx, one.run, [events.ScheduleLapsesSoon.kind])
         ):
-            facts = {"schedule": one.id, "owner": one.owner, "lapses_at": one.lapses_at}
-            yield EntryDraft(_SCHEDULE_LAPSES, run=one.run, facts=facts)
+            lapses = events.ScheduleLapsesSoon(
+                schedule=one.id, owner=one.owner, lapses_at=one.lapses_at
+            )
+            yield EntryDraft(lapses, run=one.run)
     now = to_datetime(tx.now)
     monday = now.replace(hour=_DIGEST_HOUR, minute=0, second=0, microsecond=0) - timedelta(
         days=now.weekday()
     )
-    last = change_log.get_last_entry_of_kind(tx, _DIGEST)
+    last = change_log.get_last_entry_of_kind(tx, events.DigestDue.kind)
     if now >= monday and (last is None or last.at < to_microseconds(monday)):
-        yield EntryDraft(_DIGEST)
+        yield EntryDraft(events.DigestDue())
 
 
 def _is_near_end(now: int, begins_at: int, ends_at: int, days: int) -> bool:
@@ -152,18 +159,19 @@ def _list_recipients(tx: Transaction, policy: Policy, entry: Entry) -> Sequence[
 
 
 def _iterate_concerned(tx: Transaction, policy: Policy, entry: Entry) -> Iterator[str]:
-    areas, facts = policy.organisation.areas, entry.facts
-    if entry.kind in _REVIEW_KINDS | {_SCHEDULE_LAPSES} and entry.run is not None:
-        yield from (str(facts["owner"]),) if "owner" in facts else ()
+    areas, event = policy.organisation.areas, entry.event
+    if isinstance(event, _ABOUT_RUNS) and entry.run is not None:
+        if isinstance(event, events.ScheduleLapsesSoon):
+            yield event.owner
         owned = [areas[name] for name in runs.get_run(tx, entry.run).areas if name in areas]
         yield from (owner for area in owned for owner in area.owners if owner != entry.person)
-    elif entry.kind == _BANNED:
+    elif isinstance(event, events.Banned):
         for person in policy.organisation.people:
             if policy.get_order_ruling(person, "resume", is_own=person == entry.person).allowed:
                 yield person
-    elif entry.kind == _DELEGATION_ENDS:
-        yield from (str(facts["delegator"]), str(facts["delegate"]))
-    elif entry.kind == _DIGEST:
+    elif isinstance(event, events.DelegationEndsSoon):
+        yield from (event.delegator, event.delegate)
+    elif isinstance(event, events.DigestDue):
         yield from (owner for area in areas.values() for owner in area.owners)
 
 
@@ -171,32 +179,27 @@ def _render_notice(
     tx: Transaction, policy: Policy, person: str, entry: Entry
 ) -> tuple[str, str, str]:
     """Return subject, text and page of a notice. Raises NoSuchRun."""
-    facts, get_name = entry.facts, policy.get_person_name
-    if entry.kind == _DIGEST:
+    event, get_name = entry.event, policy.get_person_name
+    if isinstance(event, events.DigestDue):
         return "Keyturn: weekly digest", render_digest(tx, policy, person), "/"
-    if entry.kind == _BANNED:
-        who = get_name(str(facts["banned_person"]))
-        text = f"{get_name(entry.person)} banned {who}: {facts['reason']}\nYou can lift the ban."
+    if isinstance(event, events.Banned):
+        who = get_name(event.banned_person)
+        text = f"{get_name(entry.person)} banned {who}: {event.reason}\nYou can lift the ban."
         return f"{who} is banned", text, "/bans"
-    if entry.kind == _DELEGATION_ENDS:
-        names = [get_name(str(facts[key])) for key in ("delegate", "delegator")]
-        text = (
-            f"{names[0]} decides on behalf of {names[1]} until {_format_fact(facts['ends_at'])}."
-        )
-        return f"Delegation of {names[1]} to {names[0]} ends soon", text, "/access"
+    if isinstance(event, events.DelegationEndsSoon):
+        delegate, delegator = get_name(event.delegate), get_name(event.delegator)
+        until = format_deadline(event.ends_at)
+        text = f"{delegate} decides on behalf of {delegator} until {until}."
+        return f"Delegation of {delegator} to {delegate} ends soon", text, "/access"
     if entry.run is None:
         raise NoSuchRun(0)
     run = runs.get_run(tx, entry.run)
-    if entry.kind == _SCHEDULE_LAPSES:
-        until = _format_fact(facts["lapses_at"])
-        text = f"The approval of schedule {facts['schedule']} ends {until}: {run.title}\n"
+    if isinstance(event, events.ScheduleLapsesSoon):
+        number, until = event.schedule, format_deadline(event.lapses_at)
+        text = f"The approval of schedule {number} ends {until}: {run.title}\n"
         text += "To go on, request the schedule again."
-        return f"Schedule {facts['schedule']} lapses soon", text, f"/schedules/{facts['schedule']}"
+        return f"Schedule {number} lapses soon", text, f"/schedules/{number}"
     used = break_glass.get_break_glass(tx, run.id)
     what = f"{get_name(entry.person)} {used.deed if used else 'needs a review'}: {run.title}"
     reason = f"{used.reason}\n" if used and used.reason else ""
     return what, f"{what}\n{reason}Another person must review it within a day.", f"/runs/{run.id}"
-
-
-def _format_fact(at: object) -> str:
-    return format_deadline(at) if isinstance(at, int) else ""

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlalchemy import delete, func, select, update
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
 from bot.audit.checkpoints import WitnessedCheckpoint
 from bot.db import locks, migrations, outbox, runs, schedules, stops, tables
 from bot.db.database import Database, Transaction
@@ -171,13 +171,14 @@ def _adjust_database(
     last = max(later, key=lambda one: one.checkpoint.seq, default=None)
     change_log.append_entry(
         tx,
-        verification.RESTORED_KIND,
-        login=getuser(),
-        created_at=label.made,
-        entries=label.point.seq,
-        head=label.point.hash,
-        witnessed=last.checkpoint.seq if last else label.point.seq,
-        runs=sorted({one.run for one in later if one.run}),
+        events.Restored(
+            login=getuser(),
+            created_at=label.made,
+            entries=label.point.seq,
+            head=label.point.hash,
+            witnessed=last.checkpoint.seq if last else label.point.seq,
+            runs=tuple(sorted({one.run for one in later if one.run})),
+        ),
     )
     end_sessions_of_everyone(tx)
     reason = f"The database was restored from a backup of {made}"
@@ -193,7 +194,7 @@ def _adjust_database(
     )
     skip_past_fires(tx, reason)
     if stops.add_stop(tx, stops.EVERYTHING, person="", why=reason):
-        change_log.append_entry(tx, "everything stopped", reason=reason)
+        change_log.append_entry(tx, events.EverythingStopped(reason=reason))
     highest = max([get_highest_run(tx), *(one.run for one in later if one.run)])
     first = highest + _SKIPPED_NUMBERS + 1
     copy_database.set_next_number(tx, "run", first)
@@ -219,5 +220,5 @@ def _mark_active_runs_unknown(tx: Transaction, summary: str) -> None:
 def _end_run(tx: Transaction, run: Run, state: State, summary: str) -> None:
     """End a run in tables and log, without waking workers: none is running."""
     runs.move_run(tx, run, state, ended_at=tx.now, summary=summary)
-    change_log.append_entry(tx, state.value, run=run, summary=summary)
+    change_log.append_entry(tx, events.RUN_ENDS[state](summary=summary), run=run)
     outbox.announce_run(tx, run.id if run.parent is None else run.parent)

@@ -15,12 +15,6 @@ from bot.model.run import Run
 from bot.model.times import DAY, HOUR, MINUTE
 from runbooks import AnyRunbook, Plan
 
-# The kinds of the log entries about drift, by what happened.
-FOUND, ENDED = "drift found", "drift ended"
-ADOPTED, EXPECTED = "drift adopted", "drift expected"
-REFUSED = "drift answer refused"
-KINDS = (FOUND, ENDED, ADOPTED, EXPECTED)
-
 # A value is often changed back, or changed again, soon after a change.
 FIRST_DELAY = 10 * MINUTE
 # After a reading that failed.

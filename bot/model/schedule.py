@@ -171,7 +171,7 @@ class ScheduleTiming:
     """The schedule that ends when this one starts; 0 for none."""
 
     @property
-    def document(self) -> Canonical:
+    def document(self) -> Mapping[str, Canonical]:
         """The content that is approved."""
         return {
             "name": self.name,

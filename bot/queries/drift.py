@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.db import drift, runs, search, view_conditions
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
-from bot.model.drift import DRIFTED_STATES, KINDS, Candidate, DriftState
+from bot.model.drift import DRIFTED_STATES, Candidate, DriftState
 from bot.model.run import Run
 from bot.model.times import DAY, format_utc
 from bot.model.view_rights import ViewRights
@@ -57,7 +57,7 @@ def read_details(tx: Transaction, policy: Policy, number: int, *, person: str) -
     entries = [
         entry
         for entry in change_log.list_entries_of_run(tx, key.run)
-        if entry.kind in KINDS and entry.facts.get("key") == key.name
+        if isinstance(event := entry.event, events.DriftChanged) and event.key == key.name
     ]
     return DriftDetails(
         key,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.audit import change_log, output
+from bot.audit import change_log, events, output
 from bot.audit.change_log import Entry
 from bot.audit.output import StoredOutput
 from bot.db import runs
@@ -11,8 +11,6 @@ from bot.db.database import Transaction
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run
 from bot.policy import Policy
-
-ASKED, DECLINED = "erasure requested", "erasure declined"
 
 
 @dataclass(frozen=True)
@@ -39,20 +37,25 @@ def preview_erasure(tx: Transaction, run: Run) -> ErasurePreview:
     outputs = [kept for number in run_ids for kept in output.list_stored_output(tx, number)]
     last = _get_last_erasure_entry(tx, run.id) if outputs else None
     return ErasurePreview(
-        last if last and last.kind == ASKED else None,
+        last if last and isinstance(last.event, events.ErasureRequested) else None,
         sorted(outputs, key=lambda kept: kept.entry_seq),
-        last if last and last.kind == DECLINED else None,
+        last if last and isinstance(last.event, events.ErasureDeclined) else None,
     )
 
 
 def get_declined_erasure(tx: Transaction, number: int) -> Entry | None:
     """Return the log entry that declined the last request; None if it was not declined."""
     last = _get_last_erasure_entry(tx, number)
-    return last if last and last.kind == DECLINED else None
+    return last if last and isinstance(last.event, events.ErasureDeclined) else None
 
 
 def _get_last_erasure_entry(tx: Transaction, number: int) -> Entry | None:
-    entries = change_log.list_entries_of_run(tx, number, [ASKED, DECLINED, output.ERASED_KIND])
+    kinds = [
+        events.ErasureRequested.kind,
+        events.ErasureDeclined.kind,
+        events.OutputErased.kind,
+    ]
+    entries = change_log.list_entries_of_run(tx, number, kinds)
     return entries[-1] if entries else None
 
 

@@ -7,13 +7,12 @@ is new or was changed is not enabled. Nothing here executes a file.
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.key_history import list_vouched_entries
 from bot.db.database import Transaction
 from runbooks import AnyRunbook, list_pending_words, read_own_files
 from runbooks._catalogue import is_own, list_own_files
 
-ENABLED_KIND = "local runbook enabled"
 _REQUIRED_PEOPLE = 2
 
 
@@ -92,13 +91,18 @@ def _build_state(tx: Transaction, words: str, files: Mapping[str, str]) -> OwnRu
 
 def _list_people(tx: Transaction, files: Mapping[str, str]) -> Mapping[str, Mapping[str, bool]]:
     """Return who enabled each module with this digest, and whether they did it alone."""
-    entries = change_log.list_entries_since(tx, ENABLED_KIND, 0) if files else ()
+    entries = (
+        change_log.list_entries_since(tx, events.LocalRunbookEnabled.kind, 0) if files else ()
+    )
     people: dict[str, dict[str, bool]] = {module: {} for module in files}
     for entry in list_vouched_entries(tx, entries):
-        for module, digest in entry.facts.get("files", {}).items():
+        event = entry.event
+        if not isinstance(event, events.LocalRunbookEnabled):
+            continue
+        for module, digest in event.files.items():
             if files.get(module) == digest:
-                is_alone = bool(entry.facts.get("alone"))
-                people[module][entry.person] = people[module].get(entry.person, False) or is_alone
+                was_alone = people[module].get(entry.person, False)
+                people[module][entry.person] = was_alone or event.alone
     return people
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.model.run import Run, State
@@ -173,13 +173,12 @@ def _list_newest_unrequested(tx: Transaction, person: str) -> list[Run]:
 
 def _get_counter_proposal(tx: Transaction, run: Run) -> CounterProposal:
     requested = runs.get_run(tx, run.proposal_for or run.id).values
-    entry = next(
-        (one for one in change_log.list_entries_of_run(tx, run.id) if one.kind == "proposed"), None
-    )
+    entry = next(iter(change_log.list_entries_of_run(tx, run.id, [events.Proposed.kind])), None)
+    event = entry.event if entry else None
     return CounterProposal(
         run,
         person=entry.person if entry else "",
-        reason=entry.facts["reason"] if entry else "",
+        reason=event.reason if isinstance(event, events.Proposed) else "",
         changed_values={
             name: (requested.get(name, ""), value)
             for name, value in run.values.items()

@@ -6,7 +6,7 @@ The change log is the only place that holds them.
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.db import runs
 from bot.db.database import Transaction
@@ -15,11 +15,16 @@ from bot.policy import Person, Policy
 from bot.queries.approval_count import count_approvals
 from bot.queries.delegation_rules import list_approvers_and_delegates
 
-# Kinds of log entries.
-ASKED, ANSWERED, REASSIGNED = "question asked", "question answered", "reassigned"
-_REMINDED = frozenset({"reminded", "escalated"})
-_APPROVED = "approved"
-_KINDS = frozenset({ASKED, ANSWERED, REASSIGNED, _APPROVED, *_REMINDED})
+_KINDS = frozenset(
+    {
+        events.QuestionAsked.kind,
+        events.QuestionAnswered.kind,
+        events.Reassigned.kind,
+        events.Approved.kind,
+        events.Reminded.kind,
+        events.Escalated.kind,
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -83,28 +88,24 @@ def read_discussion(entries: Iterable[Entry]) -> Discussion:
     remarks: list[Remark] = []
     assignment: Assignment | None = None
     for entry in entries:
-        if entry.kind not in _KINDS:
-            continue
-        facts = entry.facts
-        if entry.kind == REASSIGNED:
-            assignee, reason = (str(facts.get(name, "")) for name in ("assignee", "reason"))
-            assignment = Assignment(assignee, entry.person, entry.at, reason)
-        elif entry.kind == _APPROVED:
+        event = entry.event if entry.kind in _KINDS else None
+        if isinstance(event, events.Reassigned):
+            assignment = Assignment(event.assignee, entry.person, entry.at, event.reason)
+        elif isinstance(event, events.Approved):
             if assignment and assignment.assignee == entry.person:
                 assignment = None
-        elif entry.kind in _REMINDED:
+        elif isinstance(event, events.Reminded | events.Escalated):
             # After a reminder of all approvers the assignee is one of them again.
             is_first = assignment is not None and not assignment.is_reminded
-            only_assignee = assignment and facts.get("people") == [assignment.assignee]
+            only_assignee = assignment and event.people == (assignment.assignee,)
             assignment = (
                 replace(assignment, is_reminded=True)
                 if assignment and is_first and only_assignee
                 else None
             )
-        else:
-            is_answer = entry.kind == ANSWERED
-            text = str(facts.get("text", ""))
-            remarks.append(Remark(entry.seq, entry.person, entry.at, text, is_answer))
+        elif isinstance(event, events.QuestionAsked | events.QuestionAnswered):
+            is_answer = isinstance(event, events.QuestionAnswered)
+            remarks.append(Remark(entry.seq, entry.person, entry.at, event.text, is_answer))
     return Discussion(remarks, assignment)
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import drift, runs, view_conditions
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
-from bot.model.drift import ADOPTED, DriftState, get_key_name
+from bot.model.drift import DriftState, get_key_name
 from bot.model.plan import PlannedStep
 from bot.model.run import Decision, Run, State
 from bot.model.times import format_utc
@@ -218,18 +218,18 @@ def _list_unsure(folded: FoldedRuns, keys: Mapping[str, DriftKey]) -> Iterator[s
 
 
 def _build_adopted(tx: Transaction, key: DriftKey) -> AdoptedValue:
-    entries = [
-        entry
-        for entry in change_log.list_entries_of_run(tx, key.run, [ADOPTED])
-        if entry.facts.get("key") == key.name
+    adopted = [
+        (entry, event)
+        for entry in change_log.list_entries_of_run(tx, key.run, [events.DriftAdopted.kind])
+        if isinstance(event := entry.event, events.DriftAdopted) and event.key == key.name
     ]
-    last = entries[-1] if entries else None
+    entry, event = adopted[-1] if adopted else (None, None)
     return AdoptedValue(
         key.name,
         key.set_value,
-        last.person if last else "",
-        str(last.facts.get("reason", "")) if last else "",
-        last.at if last else key.since_at,
+        entry.person if entry else "",
+        event.reason if event else "",
+        entry.at if entry else key.since_at,
         key.run,
     )
 

@@ -3,8 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bot.audit import change_log, events
 from bot.db import schedules
 from bot.db.database import Transaction
+from bot.db.schedules import Schedule, ScheduleState
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming
@@ -39,6 +41,16 @@ class ScheduleDetails:
             ("Now", self.current),
         )
         return [(label, text) for label, text in found if text]
+
+
+def list_recent_schedules(tx: Transaction) -> tuple[list[Schedule], int]:
+    """Return the schedules without those that ended long ago, and how many are left out."""
+    found = schedules.list_schedules(tx)
+    since = tx.now - schedules.ENDED_DAYS * DAY
+    ends = change_log.list_entries_since(tx, events.ScheduleEnded.kind, since)
+    recent = {entry.run for entry in ends}
+    shown = [one for one in found if one.state is not ScheduleState.ENDED or one.run in recent]
+    return shown, len(found) - len(shown)
 
 
 def get_schedule_details(tx: Transaction, run: Run) -> ScheduleDetails | None:

@@ -2,15 +2,13 @@
 
 import logging
 
-from bot.audit import change_log, evidence, followed_log
+from bot.audit import change_log, events, evidence, followed_log
 from bot.auth import second_factors, sessions
 from bot.auth.second_factors import SecondFactor
 from bot.db.database import Transaction
 from bot.model.run import Decision
 from bot.policy import Policy
 
-# The kind of the log entries about a removed factor.
-FACTOR_REMOVED = "factor removed"
 log = logging.getLogger(__name__)
 
 
@@ -51,9 +49,11 @@ def is_factor_removed(tx: Transaction, digest: str) -> bool:
     Raises LogAlteredError if the entry was deleted from the log.
     """
     known = followed_log.follow_log(tx)
-    removed = change_log.list_entries_since(tx, FACTOR_REMOVED, 0)
+    kind = events.FactorRemoved.kind
+    removed = change_log.list_entries_since(tx, kind, 0)
+    # The fact is read as it is: an entry that this version does not know removes as well.
     entries = [entry for entry in removed if entry.facts.get("factor") == digest]
-    followed_log.check_revocations(known, {FACTOR_REMOVED}, entries, subject=digest)
+    followed_log.check_revocations(known, {kind}, entries, subject=digest)
     return bool(entries)
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.model.drift import FOUND, get_key_name, join_values
+from bot.model.drift import get_key_name, join_values
 from bot.model.references import refer_to_run
 from bot.model.run import Run, State
 from bot.model.times import format_utc
@@ -58,8 +58,9 @@ def _list_changes(
         by = refer_to_run(one.id, words, otherwise="another run changed it")
         yield at, f"{by} on {format_utc(at)}"
     for one in (run, *later):
-        for entry in change_log.list_entries_of_run(tx, one.id, [FOUND]):
-            if entry.facts.get("key") == key:
+        for entry in change_log.list_entries_of_run(tx, one.id, [events.DriftFound.kind]):
+            event = entry.event
+            if isinstance(event, events.DriftFound) and event.key == key:
                 found = f"it changed outside Keyturn, found on {format_utc(entry.at)}"
-                words = f"{found}: {entry.facts.get('value', '')}"
+                words = f"{found}: {event.value}"
                 yield entry.at, refer_to_run(one.id, words, otherwise=found)

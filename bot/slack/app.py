@@ -17,7 +17,7 @@ from slack_sdk.web.async_slack_response import AsyncSlackResponse
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from bot.audit import refusals
+from bot.audit import events, refusals
 from bot.db.database import Database
 from bot.policy import Organisation, Person, PolicySource
 from bot.queries.banned_people import describe_ban
@@ -187,11 +187,12 @@ _MAX_ID_LENGTH = 64
 def _log_unknown_account(database: Database, account: Account, why: str) -> None:
     refusals.log_refusal_in_own_transaction(
         database,
-        refusals.UNKNOWN_USER,
-        user=account.user[:_MAX_ID_LENGTH],
-        team=account.team[:_MAX_ID_LENGTH],
-        reason=why,
-        source="slack",
+        events.UnknownUserRefused(
+            user=account.user[:_MAX_ID_LENGTH],
+            team=account.team[:_MAX_ID_LENGTH],
+            reason=why,
+            source="slack",
+        ),
     )
 
 

@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.auth import sessions
 from bot.db import runs, search, search_words, stops
 from bot.db.database import Database
@@ -578,7 +578,7 @@ class SlackCommands:
         with self._database.transaction() as tx:
             token = sessions.create_sign_in_link(tx, command.person)
             change_log.append_entry(
-                tx, "sign-in link created", person=command.person, source="slack"
+                tx, events.SignInLinkCreated(source="slack"), person=command.person
             )
         to = f"?next={next_path}" if next_path else ""
         return f"{self._view_builder.base_url}/sign-in/{token}{to}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import schedules, view_conditions
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
@@ -286,12 +286,13 @@ class SlackRunViewBuilder:
         self, tx: Transaction, policy: Policy, run: Run
     ) -> DeclinedErasure | None:
         declined = erasure.get_declined_erasure(tx, run.id) if run.is_ended else None
-        if declined is None:
+        event = declined.event if declined else None
+        if declined is None or not isinstance(event, events.ErasureDeclined):
             return None
-        requester = policy.find_person(declined.facts["requested_by"])
+        requester = policy.find_person(event.requested_by)
         user = self._get_slack_user(requester) if requester else ""
         return DeclinedErasure(
-            declined.seq, user, policy.get_person_name(declined.person), declined.facts["reason"]
+            declined.seq, user, policy.get_person_name(declined.person), event.reason
         )
 
     def _list_owners(self, policy: Policy, area: Area | None) -> list[Approver]:
@@ -319,8 +320,9 @@ def _format_log_reference(tx: Transaction, run_id: int) -> str:
 def _get_proposed_values(tx: Transaction, run: Run) -> ProposedValues | None:
     if run.state is not State.COUNTER_PROPOSED or run.proposal_for is None:
         return None
-    for entry in change_log.list_entries_of_run(tx, run.proposal_for):
-        facts = entry.facts
-        if entry.kind == "counter-proposed" and facts.get("proposal") == run.id:
-            return ProposedValues(facts["values"], facts.get("reason", ""))
+    kinds = [events.CounterProposed.kind]
+    for entry in change_log.list_entries_of_run(tx, run.proposal_for, kinds):
+        event = entry.event
+        if isinstance(event, events.CounterProposed) and event.proposal == run.id:
+            return ProposedValues(event.values, event.reason)
     return None

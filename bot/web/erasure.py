@@ -40,7 +40,6 @@ def _render_page(
         notice=_DONE_NOTICES.get(visit.done, ""),
         run=run,
         erasure_request=asked,
-        details=asked.facts if asked else {},
         declined=preview.declined,
         digest=preview.digest,
         outputs=[(stored, _format_output(stored)) for stored in preview.outputs],

@@ -3,7 +3,7 @@
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot.audit import change_log, refusals
+from bot.audit import change_log, events, refusals
 from bot.auth import sessions
 from bot.db.database import Transaction
 from bot.model.text import escape_to_one_line
@@ -49,7 +49,7 @@ def sign_in_by_link(
             whose, why = person or "", "not in the policy"
             if person is None:
                 whose, why = sessions.describe_refused_link(tx, token)
-            refusals.log_refusal(tx, refusals.SIGN_IN, account=whose, reason=why, source="web")
+            refusals.log_refusal(tx, events.SignInRefused(account=whose, reason=why, source="web"))
     if session is None:
         raise HTTPException(
             410,
@@ -74,7 +74,7 @@ def sign_out(request: Request, deps: WebDeps) -> Response:
         session = sessions.find_session(tx, token)
         if session is not None:
             sessions.end_session(tx, token)
-            change_log.append_entry(tx, "signed out", person=session.person, source="web")
+            change_log.append_entry(tx, events.SignedOut(source="web"), person=session.person)
     response = render_page(
         request,
         "signed_out.html",
@@ -99,7 +99,7 @@ def _create_session(
     if old:
         sessions.end_session(tx, old)
     agent = escape_to_one_line(request.headers.get("user-agent", ""))[: sessions.MAX_AGENT_LENGTH]
-    change_log.append_entry(tx, "signed in", person=person, source="web", method=method)
+    change_log.append_entry(tx, events.SignedIn(source="web", method=method), person=person)
     return sessions.begin_session(tx, person, signed_in_by=method, user_agent=agent)
 
 

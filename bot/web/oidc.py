@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot.audit import refusals
+from bot.audit import events, refusals
 from bot.db import dedup
 from bot.model.text import escape_to_one_line
 from bot.queries.banned_people import describe_ban
@@ -131,10 +131,7 @@ def _fetch_claims(
     except InvalidIdTokenError as token_error:
         refusals.log_refusal_in_own_transaction(
             deps.database,
-            refusals.SIGN_IN,
-            account="",
-            reason=f"{name}: {token_error}",
-            source="web",
+            events.SignInRefused(account="", reason=f"{name}: {token_error}", source="web"),
         )
         raise _SignInError(403, f"{name} did not sign you in: {token_error}.") from None
 
@@ -164,7 +161,7 @@ def _sign_in_person(
     account = format_account_entry(claims, is_slack=registration.is_slack)
     why = f"{registration.name}: {account} is {'banned' if notice else 'not in the policy'}"
     refusals.log_refusal_in_own_transaction(
-        deps.database, refusals.SIGN_IN, account="", reason=why, source="web"
+        deps.database, events.SignInRefused(account="", reason=why, source="web")
     )
     if notice:
         raise _SignInError(403, notice)

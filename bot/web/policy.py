@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
+from bot.audit import events
 from bot.audit.query import EntryFilter, find_newest_entries
 from bot.auth.agents import list_agents
 from bot.db.database import Transaction
@@ -97,7 +98,9 @@ def _render_page(
         now = tx.now
         explanation, problem = _explain(tx, visit, who, what)
         agents = [one for one in list_agents(tx) if not one.get_refusal(now)]
-        versions = find_newest_entries(tx, EntryFilter(kind="policy changed"), limit=_MAX_VERSIONS)
+        versions = find_newest_entries(
+            tx, EntryFilter(kind=events.PolicyChanged.kind), limit=_MAX_VERSIONS
+        )
         calendars = list_calendars(tx, visit.policy)
     summary = summarise_current_policy(visit.policy, now, person=person)
     return visit.render(

@@ -23,6 +23,7 @@ from bot.model.schedule import (
 )
 from bot.policy import Policy
 from bot.queries.calendar import DEFAULT_DAYS, build_calendar
+from bot.queries.schedule_details import list_recent_schedules
 from bot.web.auth import User
 from bot.web.templating import get_reader_zone
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
@@ -71,7 +72,7 @@ class ShownSchedule:
 def list_schedules_page(visit: Visit, ended: str = "") -> Response:
     """Show the schedules and the calendar. With `ended=all`, include those that ended long ago."""
     with visit.read_viewable() as tx:
-        recent, ended_count = schedules.list_recent_schedules(tx)
+        recent, ended_count = list_recent_schedules(tx)
         show_all = ended == "all"
         shown = [
             _build_shown_schedule(tx, each, visit.user)

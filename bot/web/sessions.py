@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 from fastapi.responses import RedirectResponse
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.auth import sessions
 from bot.web import errors
 from bot.web.user_agent import describe_user_agent
@@ -38,7 +38,7 @@ def end_session(visit: Visit, session: SessionNamePath) -> Response:
     """End one of the user's own sessions. A session that has already ended is no error."""
     with visit.deps.database.transaction() as tx:
         if sessions.end_named_session(tx, visit.person, session):
-            change_log.append_entry(tx, "session ended", person=visit.person, source="web")
+            change_log.append_entry(tx, events.SessionEnded(source="web"), person=visit.person)
     return RedirectResponse("/sessions?done=ended", 303)
 
 
@@ -47,7 +47,7 @@ def end_all_sessions(visit: Visit) -> Response:
     """End every session of the user, including this one, and every unused sign-in link."""
     with visit.deps.database.transaction() as tx:
         sessions.end_all_sessions(tx, visit.person)
-        change_log.append_entry(tx, "sessions ended", person=visit.person, source="web")
+        change_log.append_entry(tx, events.SessionsEnded(source="web"), person=visit.person)
     visit.request.state.user = None
     response = visit.render(
         "signed_out.html",

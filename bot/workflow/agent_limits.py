@@ -1,6 +1,6 @@
 """The brakes of agents: how much they may request, and when they are paused."""
 
-from bot.audit import change_log, refusals
+from bot.audit import change_log, events, refusals
 from bot.auth import agents
 from bot.auth.agents import Agent
 from bot.db import request_rate, runs
@@ -34,7 +34,7 @@ def get_agent_refusal(tx: Transaction, run: NewRun | Run) -> str:
     refusal = _describe_refusal(tx, run, agent)
     if refusal:
         refusals.log_person_refusal(
-            tx, "agent refused", person=run.requested_by, reason=refusal, runbook=run.runbook
+            tx, events.AgentRefused(reason=refusal, runbook=run.runbook), person=run.requested_by
         )
     return refusal
 
@@ -67,7 +67,7 @@ def pause_agent(tx: Transaction, name: str, *, person: str, reason: str) -> None
     agents.update_agent(
         tx, name, paused_at=tx.now, paused_by=person, pause_reason=reason, resumed_at=None
     )
-    change_log.append_entry(tx, "agent paused", person=person, agent=name, reason=reason)
+    change_log.append_entry(tx, events.AgentPaused(agent=name, reason=reason), person=person)
 
 
 def _describe_refusal(tx: Transaction, run: NewRun | Run, agent: Agent | None) -> str:

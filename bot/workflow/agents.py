@@ -2,7 +2,7 @@
 
 import re
 
-from bot.audit import change_log, followed_log
+from bot.audit import change_log, events, followed_log
 from bot.auth import agents, tokens
 from bot.auth.agents import Agent
 from bot.auth.tokens import AGENT_SCOPE, MAX_DAYS, ApiToken
@@ -59,12 +59,8 @@ class AgentActions:
                 )
             change_log.append_entry(
                 tx,
-                "agent added",
+                events.AgentAdded(agent=name, owner=owner, purpose=purpose, days=days),
                 person=person,
-                agent=name,
-                owner=owner,
-                purpose=purpose,
-                days=days,
             )
             return _get_agent(tx, name)
 
@@ -81,7 +77,7 @@ class AgentActions:
                 raise TooLate(f"the agent {name} is {agent.get_state(tx.now)}")
             agents.update_agent(tx, name, confirmed_by=person, confirmed_at=tx.now)
             change_log.append_entry(
-                tx, "agent confirmed", person=person, agent=name, owner=agent.owner
+                tx, events.AgentConfirmed(agent=name, owner=agent.owner), person=person
             )
             return _get_agent(tx, name)
 
@@ -124,7 +120,9 @@ class AgentActions:
             agents.update_agent(
                 tx, name, paused_at=None, paused_by=None, pause_reason=None, resumed_at=tx.now
             )
-            change_log.append_entry(tx, "agent resumed", person=person, agent=name, reason=reason)
+            change_log.append_entry(
+                tx, events.AgentResumed(agent=name, reason=reason), person=person
+            )
             return _get_agent(tx, name)
 
     def end_agent(self, name: str, *, person: str, reason: str) -> Agent:
@@ -135,7 +133,9 @@ class AgentActions:
                 raise TooLate(f"the agent {name} has ended already")
             agents.update_agent(tx, name, ended_at=tx.now)
             tokens.revoke_all_tokens(tx, get_agent_id(name))
-            change_log.append_entry(tx, agents.ENDED, person=person, agent=name, reason=reason)
+            change_log.append_entry(
+                tx, events.AgentEnded(agent=name, reason=reason), person=person
+            )
             # Read the entry now, so that deleting it later is noticed.
             followed_log.follow_log(tx)
             return _get_agent(tx, name)
@@ -161,7 +161,7 @@ class AgentActions:
                 expires_at=expires_at,
                 behalf=behalf,
             )
-            log_token(tx, tokens.MADE, made, "", "cli", days)
+            log_token(tx, events.TokenCreated, made, "", "cli", days)
         return made, secret
 
     def _check_person(self, person: str) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bot.audit import change_log, refusals
+from bot.audit import change_log, events, refusals
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
@@ -17,7 +17,7 @@ from bot.queries.policy_result import is_plan_outdated
 from bot.queries.second_factor import get_shown_factor
 from bot.workflow import agent_limits
 from bot.workflow.context import WorkflowContext, compute_start_deadline
-from bot.workflow.finish import end_run
+from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.requests import refuse_child_run, shorten_reason
 
 # The input of the rules, and their ruling.
@@ -59,13 +59,17 @@ def approve_run(
             check_policy_version(tx, policy, run)
             _check_reason_is_given(run, reason, weighed)
         if no or lacking:
-            _log_refusal(tx, "approval refused", run, person, no or lacking)
+            _log_refusal(tx, events.ApprovalRefused, run, person, no or lacking)
         elif not _record_approval(tx, policy, run, replace(vote, factor=factor)):
             raise TooLate(f"You have already approved run {number}")
         else:
-            _log_decision(
-                tx, "approved", run, person, reason, factor=factor, on_behalf_of=vote.on_behalf_of
+            approved = events.Approved(
+                digest=run.digest,
+                reason=shorten_reason(reason),
+                factor=factor,
+                on_behalf_of=vote.on_behalf_of,
             )
+            change_log.append_entry(tx, approved, run=run, person=person)
             run = _queue_if_approved(context, tx, policy, run)
             outbox.announce_run(tx, number)
     if lacking:
@@ -105,9 +109,12 @@ def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str)
             summary = f"Denied by {name}: {shorten_reason(reason)}"
             # Before the end is logged: agents are locked before the log.
             agent_limits.pause_after_denials(tx, run)
-            run = end_run(context, tx, run, State.DENIED, summary, person=person)
+            ending = RunEnd(
+                run, State.DENIED, summary, person=person, reason=shorten_reason(reason)
+            )
+            [run] = end_runs(context, tx, [ending])
         else:
-            _log_refusal(tx, "denial refused", run, person, no)
+            _log_refusal(tx, events.DenialRefused, run, person, no)
     if no:
         raise NotAllowed(no)
     return run
@@ -310,29 +317,12 @@ def _describe_earlier_decision(context: WorkflowContext, tx: Transaction, run: R
     return f"Run {run.id} was approved by {name} {ago}; it {run.state.phrase}."
 
 
-def _log_refusal(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:
-    refusals.log_person_refusal(
-        tx, kind, person=person, run=run, digest=run.digest, reason=shorten_reason(reason)
-    )
-
-
-def _log_decision(
+def _log_refusal(
     tx: Transaction,
-    kind: str,
+    event_type: type[events.ApprovalRefused | events.DenialRefused],
     run: Run,
     person: str,
     reason: str,
-    *,
-    factor: str = "",
-    on_behalf_of: str = "",
 ) -> None:
-    change_log.append_entry(
-        tx,
-        kind,
-        run=run,
-        person=person,
-        digest=run.digest,
-        reason=shorten_reason(reason),
-        factor=factor or None,
-        on_behalf_of=on_behalf_of or None,
-    )
+    refused = event_type(digest=run.digest, reason=shorten_reason(reason))
+    refusals.log_person_refusal(tx, refused, person=person, run=run)

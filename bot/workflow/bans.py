@@ -5,7 +5,7 @@ rights. Bans are rows in the database, so that every process sees them. The gate
 every step.
 """
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.auth import sessions, tokens
 from bot.db import stops
 from bot.db.stops import Ban
@@ -49,7 +49,7 @@ def ban_person(
         # Tokens may be on a stolen laptop, so they stay revoked after the ban is lifted.
         tokens.revoke_all_tokens(tx, person)
         change_log.append_entry(
-            tx, tokens.BANNED, person=banned_by, banned_person=person, reason=reason
+            tx, events.Banned(banned_person=person, reason=reason), person=banned_by
         )
     _forget_banned_people(context)
 
@@ -69,11 +69,8 @@ def unban_person(
             raise TooLate(f"someone else has just unbanned {name}")
         change_log.append_entry(
             tx,
-            "ban lifted",
+            events.BanLifted(banned_person=person, reason=reason, banned_by=ban.banned_by),
             person=unbanned_by,
-            banned_person=person,
-            reason=reason,
-            banned_by=ban.banned_by,
         )
     _forget_banned_people(context)
 

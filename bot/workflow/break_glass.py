@@ -4,7 +4,7 @@ Break-glass applies to one run, lasts an hour at most, and notifies everyone. Ch
 host lock apply as always.
 """
 
-from bot.audit import change_log, evidence, refusals
+from bot.audit import change_log, events, evidence, refusals
 from bot.db import break_glass, outbox, runs
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
@@ -54,7 +54,8 @@ class BreakGlassActions:
             refusal = self._get_refusal(tx, policy, run, person)
             if not refusal:
                 break_glass.request_break_glass(tx, run=number, person=person, reason=why)
-                _log_break_glass(tx, "break-glass requested", run, person, why)
+                requested = events.BreakGlassRequested(digest=run.digest, reason=why)
+                change_log.append_entry(tx, requested, run=run, person=person)
                 outbox.announce_run(tx, number)
             else:
                 _log_refusal(tx, run, person, refusal)
@@ -103,13 +104,11 @@ class BreakGlassActions:
         break_glass.activate_break_glass(tx, run.id, until=until, factor=factor)
         change_log.append_entry(
             tx,
-            "break-glass activated",
+            events.BreakGlassActivated(
+                reason=reason, until=until, factor=factor, digest=run.digest
+            ),
             run=run,
             person=person,
-            reason=reason,
-            until=until,
-            factor=factor,
-            digest=run.digest,
         )
         if run.state is State.PENDING:
             run = runs.move_run(tx, run, State.QUEUED)
@@ -140,7 +139,8 @@ class BreakGlassActions:
                     "approved it"
                 )
             break_glass.record_review(tx, number, reviewer=person, words=review)
-            _log_break_glass(tx, "break-glass reviewed", run, person, review)
+            reviewed = events.BreakGlassReviewed(digest=run.digest, reason=review)
+            change_log.append_entry(tx, reviewed, run=run, person=person)
             outbox.announce_run(tx, number)
         return usage
 
@@ -200,9 +200,5 @@ def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> 
 
 def _log_refusal(tx: Transaction, run: Run, person: str, reason: str) -> None:
     refusals.log_person_refusal(
-        tx, "break-glass refused", person=person, run=run, reason=reason, digest=run.digest
+        tx, events.BreakGlassRefused(reason=reason, digest=run.digest), person=person, run=run
     )
-
-
-def _log_break_glass(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:
-    change_log.append_entry(tx, kind, run=run, person=person, reason=reason, digest=run.digest)

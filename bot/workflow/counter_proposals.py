@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from pydantic import ValidationError
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model import request_form
@@ -63,27 +63,29 @@ def propose_values(
         new = runs.add_run(tx, values)
         change_log.append_entry(
             tx,
-            "counter-proposed",
+            events.CounterProposed(
+                digest=run.digest,
+                proposal=new.id,
+                values=_describe_changed_values(run.values, new.values),
+                reason=shorten_reason(reason),
+            ),
             run=number,
             person=person,
             host=run.host,
-            digest=run.digest,
-            proposal=new.id,
-            values=_describe_changed_values(run.values, new.values),
-            reason=shorten_reason(reason),
         )
         change_log.append_entry(
             tx,
-            "proposed",
+            events.Proposed(
+                requested_by=new.requested_by,
+                editors=tuple(new.editors),
+                original_run=number,
+                original_digest=run.digest,
+                values=new.values,
+                request=new.request,
+                reason=shorten_reason(reason),
+            ),
             run=new,
             person=person,
-            requested_by=new.requested_by,
-            editors=new.editors,
-            original_run=number,
-            original_digest=run.digest,
-            values=new.values,
-            request=new.request,
-            reason=shorten_reason(reason),
         )
         children = [
             _build_child_proposal(context, child, fields, editors)
@@ -128,7 +130,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
             # Before the log is locked: ending a request locks its child runs.
             end_run(context, tx, original, State.SUPERSEDED, why, person=person)
         change_log.append_entry(
-            tx, "accepted", run=number, person=person, host=run.host, digest=run.digest
+            tx, events.Accepted(digest=run.digest), run=number, person=person, host=run.host
         )
         if not ruling.allowed:
             why = describe_policy_refusal(policy, request, ruling)

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import delegations
 from bot.db.database import Transaction
 from bot.db.delegations import Delegation
@@ -53,7 +53,7 @@ class DelegationActions:
                 ends=ends_at,
                 reason=shorten_reason(reason),
             )
-            _log_delegation(tx, "delegation created", made, delegator, source)
+            _log_delegation(tx, events.DelegationCreated, made, delegator, source)
         return made
 
     def end_delegation(self, number: int, *, person: str, source: str) -> Delegation:
@@ -67,7 +67,7 @@ class DelegationActions:
             if found.revoked_at is not None or found.ends_at <= tx.now:
                 raise InvalidRequestError(f"delegation {number} has ended already")
             delegations.revoke_delegation(tx, number)
-            _log_delegation(tx, "delegation revoked", found, person, source)
+            _log_delegation(tx, events.DelegationRevoked, found, person, source)
             return replace(found, revoked_at=tx.now)
 
 
@@ -89,12 +89,13 @@ def _check_delegation(policy: Policy, delegator: str, delegate: str, area: str) 
 
 
 def _log_delegation(
-    tx: Transaction, kind: str, delegation: Delegation, person: str, source: str
+    tx: Transaction,
+    event_type: type[events.DelegationCreated | events.DelegationRevoked],
+    delegation: Delegation,
+    person: str,
+    source: str,
 ) -> None:
-    change_log.append_entry(
-        tx,
-        kind,
-        person=person,
+    event = event_type(
         delegation=delegation.id,
         delegator=delegation.delegator,
         delegate=delegation.delegate,
@@ -103,3 +104,4 @@ def _log_delegation(
         source=source,
         reason=delegation.reason,
     )
+    change_log.append_entry(tx, event, person=person)

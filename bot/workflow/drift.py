@@ -3,15 +3,11 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from bot.audit import change_log, refusals
+from bot.audit import change_log, events, refusals
 from bot.db import drift, runs
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
-from bot.model.canonical import Canonical
 from bot.model.drift import (
-    ADOPTED,
-    EXPECTED,
-    REFUSED,
     DriftState,
     Expectation,
     compute_next_reading,
@@ -108,8 +104,13 @@ class DriftActions:
         def adopt(tx: Transaction, key: DriftKey) -> DriftKey:
             if key.state is not DriftState.CHANGED:
                 raise TooLate(f"{key.name} on {key.host} is {key.state.label}: nothing to adopt")
-            facts: dict[str, Canonical] = {"value": key.value, "set_value": key.set_value}
-            _log_answer(tx, ADOPTED, key, person, reason, facts)
+            adopted = events.DriftAdopted(
+                key=key.name,
+                reason=check_reason(reason),
+                value=key.value,
+                set_value=key.set_value,
+            )
+            change_log.append_entry(tx, adopted, run=key.run, person=person, host=key.host)
             log_end(tx, key)
             return replace(_end_drift(tx, key), adopted=key.digest, set_value=key.value)
 
@@ -145,12 +146,14 @@ class DriftActions:
                 raise InvalidRequestError(
                     f"{key.value or key.set_value} is no number: leave the range empty"
                 )
-            facts: dict[str, Canonical] = {
-                "until": until,
-                "range": drift.format_range(expectation),
-                "value": key.value,
-            }
-            _log_answer(tx, EXPECTED, key, person, reason, facts)
+            expected = events.DriftExpected(
+                key=key.name,
+                reason=check_reason(reason),
+                until=until,
+                range=drift.format_range(expectation),
+                value=key.value,
+            )
+            change_log.append_entry(tx, expected, run=key.run, person=person, host=key.host)
             is_covered = key.state is DriftState.CHANGED and expectation.covers(
                 key.value, now=tx.now
             )
@@ -187,7 +190,10 @@ class DriftActions:
             )
             if refusal:
                 refusals.log_person_refusal(
-                    tx, REFUSED, person=person, run=run, key=key.name, reason=refusal
+                    tx,
+                    events.DriftAnswerRefused(key=key.name, reason=refusal),
+                    person=person,
+                    run=run,
                 )
             else:
                 key = act(tx, key)
@@ -209,24 +215,4 @@ def _end_drift(tx: Transaction, key: DriftKey) -> DriftKey:
         next_at=next_at,
         candidates=(),
         expectation=None,
-    )
-
-
-def _log_answer(
-    tx: Transaction,
-    kind: str,
-    key: DriftKey,
-    person: str,
-    reason: str,
-    facts: dict[str, Canonical],
-) -> None:
-    change_log.append_entry(
-        tx,
-        kind,
-        run=key.run,
-        person=person,
-        host=key.host,
-        key=key.name,
-        reason=check_reason(reason),
-        **facts,
     )

@@ -1,10 +1,10 @@
 """Watch what runs gave a lasting value, and log when it is as set again."""
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import drift
 from bot.db.database import Transaction
 from bot.db.drift import DriftKey
-from bot.model.drift import ENDED, FIRST_DELAY, DriftState, get_key_name, join_values
+from bot.model.drift import FIRST_DELAY, DriftState, get_key_name, join_values
 from bot.model.run import Run, State
 from bot.model.times import SECOND
 from bot.workflow.context import WorkflowContext
@@ -35,10 +35,9 @@ def log_end(tx: Transaction, key: DriftKey) -> None:
         return
     change_log.append_entry(
         tx,
-        ENDED,
+        events.DriftEnded(
+            key=key.name, state=key.state.value, seconds=(tx.now - key.since_at) // SECOND
+        ),
         run=key.run,
         host=key.host,
-        key=key.name,
-        state=key.state.value,
-        seconds=(tx.now - key.since_at) // SECOND,
     )

@@ -5,7 +5,7 @@ valid only once it is confirmed: the policy directory contains its digest, or an
 second factor has compared the digest with its person and confirmed it.
 """
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.auth import second_factors, sessions, totp, webauthn
 from bot.auth.second_factors import SecondFactor
 from bot.auth.secret_box import CannotOpenError
@@ -13,9 +13,9 @@ from bot.auth.webauthn import KeyNotVerifiedError, RelyingParty, StoredPublicKey
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired
 from bot.policy import Policy
-from bot.queries.second_factor import FACTOR_REMOVED, get_shown_factor, is_area_owner
+from bot.queries.second_factor import get_shown_factor, is_area_owner
 from bot.workflow.context import WorkflowContext
-from bot.workflow.step_up import STEP_UP_REFUSED, get_lockout_message
+from bot.workflow.step_up import get_lockout_message
 
 _MAX_FACTORS = 5
 
@@ -65,11 +65,11 @@ class FactorEnrolment:
             step = None if error else totp.find_time_step(secret, plain, now=tx.now, last_step=0)
             if factor is not None and step is not None:
                 second_factors.mark_verified(tx, factor, counter=step)
-                _log_factor(tx, "factor enrolled", factor, person)
+                _log_factor(tx, events.FactorEnrolled, factor, person)
                 return factor
             if not error:
                 change_log.append_entry(
-                    tx, STEP_UP_REFUSED, person=person, source="web", method="a first code"
+                    tx, events.StepUpRefused(source="web", method="a first code"), person=person
                 )
         raise InvalidRequestError(
             error
@@ -120,7 +120,7 @@ class FactorEnrolment:
                 secret=key.to_json(),
             )
             second_factors.mark_verified(tx, factor, counter=count)
-            _log_factor(tx, "factor enrolled", factor, person)
+            _log_factor(tx, events.FactorEnrolled, factor, person)
         return factor
 
     def confirm_factor(self, person: str, session: str, number: int, digest: str) -> SecondFactor:
@@ -140,7 +140,7 @@ class FactorEnrolment:
                 second_factors.confirm_factor(
                     tx, self._context.secret_box, factor, confirmed_by=person
                 )
-                _log_factor(tx, "factor confirmed", factor, person)
+                _log_factor(tx, events.FactorConfirmed, factor, person)
         return factor
 
     def remove_factor(self, person: str, number: int) -> SecondFactor:
@@ -153,7 +153,7 @@ class FactorEnrolment:
             if factor.person != person and not is_area_owner(policy, person):
                 raise NotAllowed("only its person, or an owner of an area, can remove it")
             second_factors.remove_factor(tx, factor)
-            _log_factor(tx, FACTOR_REMOVED, factor, person)
+            _log_factor(tx, events.FactorRemoved, factor, person)
         return factor
 
     def _make_room(self, tx: Transaction, person: str) -> None:
@@ -187,13 +187,11 @@ def is_same_digest(typed: str, digest: str) -> bool:
     return len(plain) >= 10 and digest.startswith(plain)
 
 
-def _log_factor(tx: Transaction, kind: str, factor: SecondFactor, person: str) -> None:
-    change_log.append_entry(
-        tx,
-        kind,
-        person=person,
-        source="web",
-        owner=factor.person,
-        method=factor.kind,
-        factor=factor.digest,
-    )
+def _log_factor(
+    tx: Transaction,
+    event_type: type[events.FactorEnrolled | events.FactorConfirmed | events.FactorRemoved],
+    factor: SecondFactor,
+    person: str,
+) -> None:
+    event = event_type(source="web", owner=factor.person, method=factor.kind, factor=factor.digest)
+    change_log.append_entry(tx, event, person=person)

@@ -1,13 +1,11 @@
 """Erase the output of a run for good: one person requests it, another confirms it."""
 
-from bot.audit import change_log, output, refusals
+from bot.audit import change_log, events, output, refusals
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run
 from bot.queries.erasure import (
-    ASKED,
-    DECLINED,
     ErasurePreview,
     get_confirmation_refusal,
     preview_erasure,
@@ -16,7 +14,6 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import shorten_reason
 from bot.workflow.visibility import require_view
 
-REFUSED = "erasure refused"
 _MIN_REASON_LENGTH = 10
 
 
@@ -49,7 +46,10 @@ class ErasureActions:
             if found.request is not None and found.request.person == person:
                 raise TooLate("you have already requested it: another person has to confirm it")
             change_log.append_entry(
-                tx, ASKED, run=run, person=person, reason=reason, source=source, login=login
+                tx,
+                events.ErasureRequested(reason=reason, source=source, login=login),
+                run=run,
+                person=person,
             )
 
     def confirm_erasure(self, number: int, *, person: str, digest: str) -> int:
@@ -67,7 +67,7 @@ class ErasureActions:
             refusal = get_confirmation_refusal(policy, run, found.request, person)
             if refusal:
                 refusals.log_person_refusal(
-                    tx, REFUSED, person=person, run=run, reason=refusal, source="web"
+                    tx, events.ErasureRefused(reason=refusal, source="web"), person=person, run=run
                 )
             elif digest != found.digest:
                 raise TooLate(
@@ -92,15 +92,16 @@ class ErasureActions:
             if request is None:
                 raise TooLate(f"run {number} has no open request to erase its output")
             refusal = get_confirmation_refusal(policy, run, request, person)
-            about = {"requested_by": request.person, "source": "web"}
             if refusal:
-                refusals.log_person_refusal(
-                    tx, REFUSED, person=person, run=run, reason=refusal, **about
+                refused = events.ErasureRefused(
+                    reason=refusal, requested_by=request.person, source="web"
                 )
+                refusals.log_person_refusal(tx, refused, person=person, run=run)
             else:
-                change_log.append_entry(
-                    tx, DECLINED, run=number, person=person, host=run.host, reason=reason, **about
+                declined = events.ErasureDeclined(
+                    reason=reason, requested_by=request.person, source="web"
                 )
+                change_log.append_entry(tx, declined, run=run, person=person)
                 outbox.announce_run(tx, number)
         if refusal:
             raise NotAllowed(refusal)
@@ -114,16 +115,18 @@ def _check_reason(reason: str) -> str:
 
 def _erase_outputs(tx: Transaction, run: Run, erasure: ErasurePreview, person: str) -> None:
     request = erasure.request
+    asked = request.event if request else None
     for each in sorted({kept.run_id for kept in erasure.outputs}):
         entries = output.erase_output(tx, each)
         change_log.append_entry(
             tx,
-            output.ERASED_KIND,
+            events.OutputErased(
+                requested_by=request.person if request else "",
+                reason=asked.reason if isinstance(asked, events.ErasureRequested) else "",
+                entries=tuple(entries),
+                source="web",
+            ),
             run=each,
             person=person,
             host=run.host,
-            requested_by=request.person if request else "",
-            reason=request.facts.get("reason", "") if request else "",
-            entries=entries,
-            source="web",
         )

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot import observability
-from bot.audit import change_log, output
+from bot.audit import change_log, events, output
 from bot.audit.change_log import EntryDraft
 from bot.db import locks, outbox, runs
 from bot.db.database import Transaction
-from bot.model.canonical import Canonical
 from bot.model.run import ACTIVE_STATES, STATES_BEFORE_INTENT, Run, State
 from bot.policy import Policy
 from bot.queries import stop_reasons
@@ -29,6 +28,8 @@ class RunEnd:
     """Who ended it; empty if no person did."""
     report: Report | None = None
     """The report of a check."""
+    reason: str = ""
+    """What the person gave as the reason."""
 
 
 def end_run(
@@ -130,11 +131,13 @@ def _log_run_ends(tx: Transaction, run_ends: Sequence[RunEnd]) -> None:
     outputs = dict(zip(reports, output.prepare_reports(tx, [*reports.values()]), strict=True))
     drafts: list[EntryDraft] = []
     for one in run_ends:
-        facts: dict[str, Canonical] = {"summary": one.summary}
-        if one.report:
-            facts["healthy"] = one.report.healthy
-            facts["output_sha256"] = outputs[one.run.id].sha256
-        drafts.append(EntryDraft(one.state.value, one.run.id, one.person, one.run.host, facts))
+        ended = events.RUN_ENDS[one.state](
+            summary=one.summary,
+            reason=one.reason,
+            healthy=one.report.healthy if one.report else None,
+            output_sha256=outputs[one.run.id].sha256 if one.report else "",
+        )
+        drafts.append(EntryDraft(ended, one.run.id, one.person, one.run.host))
     entries = change_log.append_entries(tx, drafts)
     stored = [(one, outputs[one.run]) for one in entries if one.run in outputs]
     output.store_outputs(tx, 0, stored)

@@ -5,7 +5,7 @@ apply as always. Irreversible changes, and changes that require a second factor 
 approvals, cannot be granted.
 """
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.grant_evidence import has_all_uses_counted, is_grant_logged
 from bot.db import grants
 from bot.db.database import Transaction
@@ -70,11 +70,12 @@ def use_grant(tx: Transaction, run: Run) -> None:
     grants.record_use(tx, grant.id, run.id)
     change_log.append_entry(
         tx,
-        "grant used",
+        events.GrantUsed(
+            grant=grant.id,
+            granted_by=grant.granted_by,
+            uses=grants.count_used(tx, grant.id),
+            per_hour=grant.per_hour,
+        ),
         run=run,
         person=run.requested_by,
-        grant=grant.id,
-        granted_by=grant.granted_by,
-        uses=grants.count_used(tx, grant.id),
-        per_hour=grant.per_hour,
     )

@@ -3,7 +3,7 @@
 A change of the policy that makes no difference to a request leaves it pending.
 """
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import runs
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run, State
@@ -12,7 +12,6 @@ from bot.policy import NoPolicyError, Ruling
 from bot.queries.policy_result import is_plan_outdated
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
-from bot.workflow.policy_changes import CHANGED
 
 
 def describe_replan(old: Run, plan: ResolvedPlan, ruling: Ruling) -> str:
@@ -49,8 +48,13 @@ def end_outdated_plans(context: WorkflowContext) -> list[Run]:
         # No one could approve anything; the missing policy is reported elsewhere.
         return []
     with context.database.reading() as tx:
-        logged = change_log.get_last_entry_of_kind(tx, CHANGED)
-        if logged is None or logged.facts["new"] != policy.version:
+        logged = change_log.get_last_entry_of_kind(tx, events.PolicyChanged.kind)
+        event = logged.event if logged else None
+        if (
+            logged is None
+            or not isinstance(event, events.PolicyChanged)
+            or event.new != policy.version
+        ):
             return []
         earlier = runs.list_planned_under_other_policies(tx, policy.version, before=logged.at)
         outdated = [

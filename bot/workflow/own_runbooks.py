@@ -1,10 +1,10 @@
 """Enable the installation's own runbooks: two people each confirm the files as they are."""
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.queries import own_runbooks
-from bot.queries.own_runbooks import ENABLED_KIND, OwnRunbookState
+from bot.queries.own_runbooks import OwnRunbookState
 from bot.workflow.context import WorkflowContext
 from bot.workflow.stopping import check_order_allowed
 from connectors.command import quote_text
@@ -38,7 +38,9 @@ def enable_runbook(
         if person in before.people and not alone:
             raise NotAllowed(f"you confirmed {words} already: another person has to enable it")
         change_log.append_entry(
-            tx, ENABLED_KIND, person=person, runbook=words, files=before.files, alone=alone
+            tx,
+            events.LocalRunbookEnabled(runbook=words, files=before.files, alone=alone),
+            person=person,
         )
         return _get_state(tx, words)
 

@@ -1,5 +1,6 @@
 """Request what a plan shows, and plan a request again whose plan is not current any more."""
 
+from bot.audit import events
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.agents import is_agent
@@ -77,7 +78,7 @@ def request_shown_plan(
     check_has_reason(run, ruling)
     if not is_emergency:
         check_has_ticket(run, ruling)
-    log_request(tx, "requested", run)
+    log_request(tx, events.Requested, run)
     if stopped := end_if_stopped(context, tx, run, policy):
         return stopped
     if not ruling.allowed:

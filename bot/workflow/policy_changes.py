@@ -2,15 +2,13 @@
 
 import logging
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.db.database import Transaction
 from bot.policy import NoPolicyError, Policy
 from bot.workflow.context import WorkflowContext
 
 log = logging.getLogger(__name__)
-
-CHANGED, BROKEN = "policy changed", "policy invalid"
 
 
 class PolicyRecorder:
@@ -49,30 +47,35 @@ class PolicyRecorder:
 def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
     if policy is None:
         log.critical("there is no valid policy, so nothing can be requested or run: %s", error)
-        return change_log.append_entry(tx, BROKEN, error=error)
+        return change_log.append_entry(tx, events.PolicyInvalid(error=error))
     for problem in policy.tree_problems:
         log.error("a fault tree is not valid, so it protects nothing: %s", problem)
-    warnings = [*map(str, policy.warnings)]
+    warnings = tuple(map(str, policy.warnings))
     if warnings:
         log.warning("the policy names people or roles that are gone: %s", "; ".join(warnings))
-    changed = change_log.get_last_entry_of_kind(tx, CHANGED)
-    before = changed.facts if changed else {}
-    old: dict[str, str] = before.get("files", {})
+    changed = change_log.get_last_entry_of_kind(tx, events.PolicyChanged.kind)
+    before = changed.event if changed else None
+    old = before.files if isinstance(before, events.PolicyChanged) else dict[str, str]()
     return change_log.append_entry(
         tx,
-        CHANGED,
-        old=before.get("new", ""),
-        new=policy.version,
-        changed=sorted(name for name in policy.files if policy.files[name] != old.get(name)),
-        files=policy.files,
-        warnings=warnings or None,
+        events.PolicyChanged(
+            old=before.new if isinstance(before, events.PolicyChanged) else "",
+            new=policy.version,
+            changed=tuple(
+                sorted(name for name in policy.files if policy.files[name] != old.get(name))
+            ),
+            files=policy.files,
+            warnings=warnings,
+        ),
     )
 
 
 def _get_last_logged_policy(tx: Transaction) -> tuple[str, str]:
     """Return the policy version that was logged last, or "" and the error."""
-    changed = change_log.get_last_entry_of_kind(tx, CHANGED)
-    broken = change_log.get_last_entry_of_kind(tx, BROKEN)
-    if broken is not None and (changed is None or broken.seq > changed.seq):
-        return "", str(broken.facts.get("error"))
-    return (str(changed.facts.get("new")), "") if changed else ("", "")
+    kinds = (events.PolicyChanged.kind, events.PolicyInvalid.kind)
+    found = [change_log.get_last_entry_of_kind(tx, kind) for kind in kinds]
+    last = max(filter(None, found), key=lambda entry: entry.seq, default=None)
+    event = last.event if last else None
+    if isinstance(event, events.PolicyInvalid):
+        return "", event.error
+    return (event.new, "") if isinstance(event, events.PolicyChanged) else ("", "")

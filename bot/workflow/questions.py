@@ -3,17 +3,14 @@
 The run stays pending, and none of them changes who may decide it.
 """
 
-from bot.audit import change_log
+from bot.audit import change_log, events
+from bot.audit.event_type import Event
 from bot.db import outbox, runs
 from bot.db.database import Transaction
-from bot.model.canonical import Canonical
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.plain_text import check_line
 from bot.model.run import Run
 from bot.queries.questions import (
-    ANSWERED,
-    ASKED,
-    REASSIGNED,
     get_answerer,
     get_discussion,
     list_possible_assignees,
@@ -38,7 +35,7 @@ def ask_question(context: WorkflowContext, number: int, *, person: str, text: st
     question = _check_text(context, text, name="the question")
     with context.database.transaction() as tx:
         run = _lock_run_to_decide(context, tx, number, person)
-        return _record(tx, run, ASKED, person, text=question)
+        return _record(tx, run, events.QuestionAsked(digest=run.digest, text=question), person)
 
 
 def answer_question(context: WorkflowContext, number: int, *, person: str, text: str) -> Run:
@@ -52,7 +49,7 @@ def answer_question(context: WorkflowContext, number: int, *, person: str, text:
             raise NotAllowed(f"only {name}, who answers for run {number}, can answer")
         if not get_discussion(tx, number).has_open_question:
             raise TooLate(f"run {number} has no open question")
-        return _record(tx, run, ANSWERED, person, text=answer)
+        return _record(tx, run, events.QuestionAnswered(digest=run.digest, text=answer), person)
 
 
 def reassign_run(
@@ -80,7 +77,8 @@ def reassign_run(
         if get_discussion(tx, number).assignee == assignee:
             name = policy.get_person_name(assignee)
             raise TooLate(f"run {number} is assigned to {name} already")
-        return _record(tx, run, REASSIGNED, person, assignee=assignee, reason=why)
+        reassigned = events.Reassigned(digest=run.digest, assignee=assignee, reason=why)
+        return _record(tx, run, reassigned, person)
 
 
 def _lock_run_to_decide(
@@ -93,12 +91,10 @@ def _lock_run_to_decide(
     return run
 
 
-def _record(tx: Transaction, run: Run, kind: str, person: str, **facts: Canonical) -> Run:
+def _record(tx: Transaction, run: Run, event: Event, person: str) -> Run:
     # The new version makes pages and cards show the entry.
     amended = runs.amend_run(tx, run)
-    change_log.append_entry(
-        tx, kind, run=run.id, person=person, host=run.host, digest=run.digest, **facts
-    )
+    change_log.append_entry(tx, event, run=run, person=person)
     outbox.announce_run(tx, run.id)
     return amended
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import request_rate
 from bot.db.database import Transaction
 from bot.db.runs import NewRun
@@ -42,14 +42,14 @@ def get_rate_limit_refusal(tx: Transaction, limits: RateLimits | None, new_run: 
     if not any(entry.at > since for entry in _list_logged_refusals(tx, new_run.requested_by)):
         change_log.append_entry(
             tx,
-            "rate limited",
+            events.RateLimited(runbook=new_run.runbook, reason=why),
             person=new_run.requested_by,
             host=new_run.host,
-            runbook=new_run.runbook,
-            reason=why,
         )
     return f"{why}: wait a minute, then try again. Approvals and denials are not limited"
 
 
 def _list_logged_refusals(tx: Transaction, person: str) -> list[change_log.Entry]:
-    return change_log.list_newest_entries_of_kind(tx, "rate limited", person=person, limit=1)
+    return change_log.list_newest_entries_of_kind(
+        tx, events.RateLimited.kind, person=person, limit=1
+    )

@@ -1,6 +1,6 @@
 """Remind approvers of pending runs, and escalate to the next group."""
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.run import Run, State
@@ -66,12 +66,11 @@ def _record_reminder(tx: Transaction, policy: Policy, run: Run) -> Run:
     people = [person.id for person in able if person.id not in counted.approvers]
     if assignment is not None and not assignment.is_reminded:
         people = [assignment.assignee]
-    change_log.append_entry(
-        tx,
-        "escalated" if escalates else "reminded",
-        run=run,
-        people=people,
+    event_type = events.Escalated if escalates else events.Reminded
+    reminded = event_type(
+        people=tuple(people),
         approvers=policy.describe_approver_groups(counted.ruling.requirements),
     )
+    change_log.append_entry(tx, reminded, run=run)
     outbox.announce_run(tx, run.id)
     return updated

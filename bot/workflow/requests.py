@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TypedDict
 
 from bot import observability
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model import host_patterns
@@ -254,7 +254,7 @@ def record_request(
         )
     run = runs.add_run(tx, new_run)
     request, ruling = get_ruling(tx, policy, run)
-    log_request(tx, "plan requested" if run.plan_only else "requested", run)
+    log_request(tx, events.PlanRequested if run.plan_only else events.Requested, run)
     if stopped := end_if_stopped(context, tx, run, policy):
         return stopped
     if not ruling.allowed:
@@ -334,42 +334,37 @@ def _check_ticket(policy: Policy, new_run: runs.NewRun) -> None:
         )
 
 
-def log_request(tx: Transaction, kind: str, run: Run) -> None:
+def log_request(
+    tx: Transaction, event_type: type[events.Requested | events.PlanRequested], run: Run
+) -> None:
     """Log a request, with everything that the gate compares the run with later."""
-    change_log.append_entry(
-        tx,
-        kind,
-        run=run,
-        person=run.requested_by,
+    agent = run.origin.agent
+    requested = event_type(
         runbook=run.runbook,
         values=run.values,
         request=run.request,
         source=run.origin.source,
         reason=run.reason,
         undo_of=run.undo_of,
-        hosts=run.hosts,
+        hosts=tuple(run.hosts),
         timing=run.timing.document if run.timing else None,
-        guard_override=run.guard_override or None,
-        ticket=run.ticket or None,
+        guard_override=run.guard_override,
+        ticket=run.ticket,
         schedule=run.origin.schedule_id or None,
         replan_of=run.replan_of,
-        editors=run.editors or None,
-        **_list_agent_facts(run),
+        editors=tuple(run.editors),
     )
-
-
-def _list_agent_facts(run: Run) -> dict[str, str]:
-    """Return what the log says of an agent's request. It holds no prompts."""
-    agent = run.origin.agent
-    if agent is None:
-        return {}
-    return {
-        "behalf": agent.behalf,
-        "agent_owner": agent.owner,
-        "client": agent.client,
-        "token": run.origin.user,
-        "trace_id": str(observability.current_context().get("trace_id", "")),
-    }
+    if agent is not None:
+        # The log holds no prompts.
+        requested = replace(
+            requested,
+            behalf=agent.behalf,
+            agent_owner=agent.owner,
+            client=agent.client,
+            token=run.origin.user,
+            trace_id=str(observability.current_context().get("trace_id", "")),
+        )
+    change_log.append_entry(tx, requested, run=run, person=run.requested_by)
 
 
 def list_sibling_runs_at_site(tx: Transaction, policy: Policy, run: Run) -> list[Run]:

@@ -3,9 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import runs, schedules
-from bot.db.database import Transaction
 from bot.db.schedules import Schedule, ScheduleState
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, Run
@@ -16,6 +15,14 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import RequestTerms, record_request, shorten_reason
 from bot.workflow.visibility import require_view_of_schedule
 from runbooks import AnyRunbook
+
+# What the log records when a schedule comes into a state.
+SCHEDULE_STATE_EVENTS: Mapping[ScheduleState, type[events.ScheduleChanged]] = {
+    ScheduleState.ACTIVE: events.ScheduleResumed,
+    ScheduleState.SUSPENDED: events.ScheduleSuspended,
+    ScheduleState.LAPSED: events.ScheduleLapsed,
+    ScheduleState.ENDED: events.ScheduleEnded,
+}
 
 
 class ScheduleActions:
@@ -78,7 +85,8 @@ class ScheduleActions:
             except schedule_approval.ScheduleNotApproved as error:
                 raise TooLate(str(error)) from None
             schedules.set_schedule_state(tx, schedule, ScheduleState.ACTIVE, "")
-            _log_schedule(tx, "schedule resumed", schedule, person, "")
+            resumed = events.ScheduleResumed(schedule=number)
+            change_log.append_entry(tx, resumed, run=schedule.run, person=person)
             return schedules.get_schedule(tx, number)
 
     def take_over_schedule(
@@ -128,7 +136,8 @@ def _set_state(
             raise TooLate(f"schedule {number} is {schedule.state} already")
         text = f"by {policy.get_person_name(person)}" + (f": {reason}" if reason else "")
         schedules.set_schedule_state(tx, schedule, state, text)
-        _log_schedule(tx, f"schedule {state}", schedule, person, reason)
+        left = SCHEDULE_STATE_EVENTS[state](schedule=number, reason=reason)
+        change_log.append_entry(tx, left, run=schedule.run, person=person)
         return schedules.get_schedule(tx, number)
 
 
@@ -140,11 +149,3 @@ def _check_can_manage(policy: Policy, founding_run: Run, schedule: Schedule, per
         raise NotAllowed(
             f"only the owners of schedule {schedule.id} and of its area can do that: {names}"
         )
-
-
-def _log_schedule(
-    tx: Transaction, kind: str, schedule: Schedule, person: str, reason: str
-) -> None:
-    change_log.append_entry(
-        tx, kind, run=schedule.run, person=person, schedule=schedule.id, reason=reason
-    )

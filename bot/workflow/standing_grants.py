@@ -4,7 +4,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Literal, get_args, get_origin
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import grants
 from bot.db.database import Transaction
 from bot.db.grants import Grant
@@ -47,7 +47,7 @@ class GrantActions:
                 )
             _check_hosts(policy, new_grant, granted_by, tx.now)
             made = grants.add_grant(tx, new_grant, giver=granted_by, reason=shorten_reason(reason))
-            _log_grant(tx, "grant created", made, granted_by, source)
+            _log_grant(tx, events.GrantCreated, made, granted_by, source)
         return made
 
     def revoke_grant(self, number: int, *, person: str, source: str) -> Grant:
@@ -65,7 +65,7 @@ class GrantActions:
             if not found.holds(tx.now):
                 raise InvalidRequestError(f"grant {number} has ended already")
             grants.revoke_grant(tx, number)
-            _log_grant(tx, "grant revoked", found, person, source)
+            _log_grant(tx, events.GrantRevoked, found, person, source)
             return replace(found, revoked_at=tx.now)
 
 
@@ -155,11 +155,14 @@ def _list_owners(policy: Policy, grant: Grant) -> set[str]:
     return {owner for host in matching for owner in policy.get_area(host).owners}
 
 
-def _log_grant(tx: Transaction, kind: str, grant: Grant, person: str, source: str) -> None:
-    change_log.append_entry(
-        tx,
-        kind,
-        person=person,
+def _log_grant(
+    tx: Transaction,
+    event_type: type[events.GrantCreated | events.GrantRevoked],
+    grant: Grant,
+    person: str,
+    source: str,
+) -> None:
+    event = event_type(
         grant=grant.id,
         granted_by=grant.granted_by,
         granted_to=grant.person,
@@ -169,3 +172,4 @@ def _log_grant(tx: Transaction, kind: str, grant: Grant, person: str, source: st
         source=source,
         reason=grant.reason,
     )
+    change_log.append_entry(tx, event, person=person)

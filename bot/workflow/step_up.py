@@ -6,8 +6,7 @@ mark with @stepup, therefore require a factor that no chat account has.
 
 import logging
 
-from bot.audit import change_log
-from bot.audit.evidence import STEPPED_UP_KIND
+from bot.audit import change_log, events
 from bot.auth import second_factors, sessions, totp, webauthn
 from bot.auth.second_factors import SecondFactor
 from bot.auth.secret_box import CannotOpenError
@@ -21,7 +20,6 @@ from bot.workflow.context import WorkflowContext
 
 log = logging.getLogger(__name__)
 
-STEP_UP_REFUSED = "step-up refused"
 # The most failures for each period: with three valid codes at a time, guessing takes centuries.
 _ATTEMPT_LIMITS = ((5, 15 * 60, "15 minutes"), (20, 86400, "a day"))
 # A code is valid for two minutes at most; no one steps up more often within them.
@@ -169,7 +167,7 @@ def get_lockout_message(tx: Transaction, person: str) -> str:
     for most, seconds, span in _ATTEMPT_LIMITS:
         since = tx.now - seconds * SECOND
         failures = change_log.list_newest_entries_of_kind(
-            tx, STEP_UP_REFUSED, person=person, limit=most
+            tx, events.StepUpRefused.kind, person=person, limit=most
         )
         if sum(entry.at > since for entry in failures) >= most:
             return f"Too many wrong attempts ({most} within {span}): try again later."
@@ -177,7 +175,7 @@ def get_lockout_message(tx: Transaction, person: str) -> str:
 
 
 def _log_refusal(tx: Transaction, person: str, shown: str) -> None:
-    change_log.append_entry(tx, STEP_UP_REFUSED, person=person, source="web", method=shown)
+    change_log.append_entry(tx, events.StepUpRefused(source="web", method=shown), person=person)
 
 
 def get_last_used_counter(tx: Transaction, factor: SecondFactor) -> int:
@@ -186,10 +184,14 @@ def get_last_used_counter(tx: Transaction, factor: SecondFactor) -> int:
     The log prevents a used code from being valid again after the row was restored.
     """
     entries = change_log.list_newest_entries_of_kind(
-        tx, STEPPED_UP_KIND, person=factor.person, limit=_MAX_STEP_UPS
+        tx, events.SteppedUp.kind, person=factor.person, limit=_MAX_STEP_UPS
     )
-    counts = [e.facts.get("counter") for e in entries if e.facts.get("factor") == factor.digest]
-    return max([factor.last_counter, *(count for count in counts if isinstance(count, int))])
+    counts = [
+        event.counter
+        for event in (entry.event for entry in entries)
+        if isinstance(event, events.SteppedUp) and event.factor == factor.digest
+    ]
+    return max([factor.last_counter, *counts])
 
 
 def _record_step_up(tx: Transaction, session: str, factor: SecondFactor, *, counter: int) -> None:
@@ -197,10 +199,6 @@ def _record_step_up(tx: Transaction, session: str, factor: SecondFactor, *, coun
     sessions.record_step_up(tx, session, factor_digest=factor.digest)
     change_log.append_entry(
         tx,
-        STEPPED_UP_KIND,
+        events.SteppedUp(source="web", method=factor.kind, factor=factor.digest, counter=counter),
         person=factor.person,
-        source="web",
-        method=factor.kind,
-        factor=factor.digest,
-        counter=counter,
     )

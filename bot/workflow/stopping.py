@@ -4,7 +4,10 @@ A stop is a row in the database that the gate checks before every step. A step t
 when the row is written is finished, and its outcome is recorded.
 """
 
-from bot.audit import change_log, refusals
+from collections.abc import Mapping
+
+from bot.audit import change_log, events, refusals
+from bot.audit.event_type import Event
 from bot.db import runs, stops
 from bot.db.database import Transaction
 from bot.db.stops import EVERYTHING
@@ -21,6 +24,11 @@ from bot.workflow.finish import announce_run_change, end_run
 from bot.workflow.requests import refuse_child_run, shorten_reason
 
 _MIN_REASON_LENGTH = 3
+_REFUSALS: Mapping[Order, type[Event]] = {
+    "stop": events.StopRefused,
+    "resume": events.ResumeRefused,
+    "ban": events.BanRefused,
+}
 
 
 def stop_run(context: WorkflowContext, number: int, *, person: str, reason: str = "") -> Run:
@@ -37,13 +45,16 @@ def stop_run(context: WorkflowContext, number: int, *, person: str, reason: str 
             raise TooLate(f"Run {number} {run.state.phrase} already. {summary}".strip())
         allowed = can_stop(policy, run, person)
         if not allowed:
-            refusals.log_person_refusal(tx, "stop refused", person=person, run=run, reason=reason)
+            refusals.log_person_refusal(
+                tx, events.StopRefused(reason=reason), person=person, run=run
+            )
         else:
             if not stops.add_stop(tx, str(number), person=person, why=reason):
                 raise TooLate(
                     f"Run {number} is already being stopped: it ends before its next step"
                 )
-            _log_stop(tx, "stop requested", run, person, reason)
+            requested = events.StopRequested(reason=reason)
+            change_log.append_entry(tx, requested, run=run, person=person)
             run = _apply_stop(context, tx, policy, run)
     if not allowed:
         owners = _describe_owners(policy, run)
@@ -73,7 +84,7 @@ def stop_everything(
                 if stop
                 else "The stop could not be recorded. Try again."
             )
-        change_log.append_entry(tx, "everything stopped", person=person, reason=reason)
+        change_log.append_entry(tx, events.EverythingStopped(reason=reason), person=person)
     return end_stopped_runs(context)
 
 
@@ -92,11 +103,10 @@ def resume_everything(
             raise TooLate("Someone else has just resumed it")
         change_log.append_entry(
             tx,
-            "everything resumed",
+            events.EverythingResumed(
+                reason=reason, stopped_by=stop.person, stopped_at=stop.stopped_at
+            ),
             person=person,
-            reason=reason,
-            stopped_by=stop.person,
-            stopped_at=stop.stopped_at,
         )
 
 
@@ -167,7 +177,7 @@ def check_order_allowed(
         return
     able = sorted(policy.list_people_allowed(order, except_person=person))
     with context.database.transaction() as tx:
-        refusals.log_person_refusal(tx, f"{order} refused", person=person)
+        refusals.log_person_refusal(tx, _REFUSALS[order](), person=person)
     why = "Another person has to revert what you ordered. " if is_own else ""
     who = f"Those who can: {', '.join(able)}." if able else "The policy allows no one."
     raise NotAllowed(f"You cannot do that. {why}{who}")
@@ -193,10 +203,6 @@ def _get_policy(context: WorkflowContext, person: str = "") -> Policy | None:
         if person:
             raise
         return None
-
-
-def _log_stop(tx: Transaction, kind: str, run: Run, person: str, reason: str) -> None:
-    change_log.append_entry(tx, kind, run=run, person=person, reason=reason)
 
 
 def check_stop_reason(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import break_glass, outbox, runs
 from bot.db.database import Transaction
 from bot.db.grants import Grant
@@ -41,13 +41,14 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
     grant, exhausted = grant_rules.choose_grant(tx, policy, run, request, ruling)
     change_log.append_entry(
         tx,
-        "planned",
+        events.Planned(
+            digest=plan.digest,
+            plan=plan.log_facts,
+            required_approvals=ruling.required_approvals,
+            approver_groups=tuple(ruling.approver_groups),
+            approvers=policy.describe_approver_groups(ruling.requirements),
+        ),
         run=run,
-        digest=plan.digest,
-        plan=plan.log_facts,
-        required_approvals=ruling.required_approvals,
-        approver_groups=ruling.approver_groups,
-        approvers=policy.describe_approver_groups(ruling.requirements),
     )
     if not ruling.allowed:
         why = describe_policy_refusal(policy, request, ruling)

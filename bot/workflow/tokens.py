@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bot.audit import change_log, followed_log
+from bot.audit import change_log, events, followed_log
 from bot.auth import tokens
 from bot.auth.tokens import MAX_DAYS, SCOPES, ApiToken, NoSuchTokenError
 from bot.db.database import Transaction
@@ -45,7 +45,7 @@ class TokenActions:
             made, secret = tokens.add_token(
                 tx, person=person, scopes=wanted, name=name, expires_at=expires
             )
-            log_token(tx, tokens.MADE, made, person, source, days)
+            log_token(tx, events.TokenCreated, made, person, source, days)
         return made, secret
 
     def confirm_token(self, number: int, *, person: str, source: str) -> ApiToken:
@@ -57,7 +57,7 @@ class TokenActions:
             if found.is_confirmed or not found.is_active(tx.now):
                 raise TooLate(f"token {number} is confirmed already, or not valid any more")
             tokens.confirm_token(tx, number)
-            log_token(tx, "token confirmed", found, person, source)
+            log_token(tx, events.TokenConfirmed, found, person, source)
         return found
 
     def revoke_token(self, number: int, *, person: str, source: str) -> ApiToken:
@@ -71,7 +71,7 @@ class TokenActions:
                     f"token {number} is not valid any more: it was revoked or has expired"
                 )
             tokens.revoke_token(tx, number)
-            log_token(tx, tokens.REVOKED, found, person, source)
+            log_token(tx, events.TokenRevoked, found, person, source)
             # Read the entry now, so that deleting it later is noticed.
             followed_log.follow_log(tx)
         return found
@@ -101,18 +101,21 @@ def _check_scopes(scopes: Sequence[str]) -> list[str]:
 
 
 def log_token(
-    tx: Transaction, kind: str, token: ApiToken, person: str, source: str, days: int | None = None
+    tx: Transaction,
+    event_type: type[events.TokenCreated | events.TokenConfirmed | events.TokenRevoked],
+    token: ApiToken,
+    person: str,
+    source: str,
+    days: int | None = None,
 ) -> None:
     """Log what happened to a token. person: who acted; "" on the command line."""
-    change_log.append_entry(
-        tx,
-        kind,
-        person=person,
+    event = event_type(
         owner=token.person,
         token=token.prefix,
-        scopes=token.scopes,
+        scopes=tuple(token.scopes),
         name=token.name,
         days=days,
         source=source,
-        behalf=token.behalf or None,
+        behalf=token.behalf,
     )
+    change_log.append_entry(tx, event, person=person)

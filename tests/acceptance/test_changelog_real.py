@@ -15,6 +15,7 @@ import pytest
 
 from bot.audit import change_log, checkpoints, verification
 from bot.audit.change_log import Entry
+from bot.audit.event_type import UnknownEvent
 from bot.db import migrations, runs
 from bot.db.database import Database, StoreUnavailable
 from bot.model.run import RequestOrigin, State
@@ -89,9 +90,13 @@ def test_syslog_of_a_host_reveals_every_truncation_of_the_change_log(host: Sshd,
         verification.open_log(tx)
     for number in range(1, 6):
         with database.transaction() as tx:
-            change_log.append_entry(tx, "step sending", run=number, host="lb1", step=1)
+            change_log.append_entry(
+                tx, UnknownEvent(kind="step sending", facts={"step": 1}), run=number, host="lb1"
+            )
             for n in range(3):
-                change_log.append_entry(tx, "noted", run=number, step=n)
+                change_log.append_entry(
+                    tx, UnknownEvent(kind="noted", facts={"step": n}), run=number
+                )
         with database.reading() as tx:
             sent = next(
                 e for e in change_log.list_entries_of_run(tx, number) if e.kind == "step sending"

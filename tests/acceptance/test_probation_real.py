@@ -15,9 +15,8 @@ from typing import Literal
 import pytest
 from ruamel.yaml import YAML
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import runs
-from bot.execution.reconcile import RESTORED
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyDirectory
@@ -276,7 +275,7 @@ def assert_reachable(site: Site, run: Run) -> None:
     else:
         assert run.state is State.FAILED, run.summary
         assert site.keys.read_text() == site.before
-        if RESTORED in kinds:
+        if events.RestoredByHost.kind in kinds:
             assert run.summary.startswith("Restored by host: web1 restored toy, since")
 
 
@@ -321,7 +320,7 @@ def test_a_change_that_locks_keyturn_out_is_restored_by_the_host(site: Site):
             "run ends."
         )
         run = keyturn.finish(number)
-        assert keyturn.list_kinds(number)[-2:] == [RESTORED, "failed"]
+        assert keyturn.list_kinds(number)[-2:] == [events.RestoredByHost.kind, "failed"]
     assert run.state is State.FAILED
     assert "Step 3 of 3: " in run.summary
     assert_reachable(site, run)

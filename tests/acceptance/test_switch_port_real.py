@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import migrations, runs
-from bot.execution.reconcile import RESTORED
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.service import KeyturnService
@@ -149,7 +148,7 @@ def test_switch_port_change_that_cuts_keyturn_off_is_reverted_by_the_switch(site
     assert site.device.ports[PORT] == WAS
     with site.database.reading() as tx:
         kinds = [each.kind for each in change_log.list_entries_of_run(tx, run.id)]
-    assert kinds[-2:] == [RESTORED, "failed"]
+    assert kinds[-2:] == [events.RestoredByHost.kind, "failed"]
 
 
 def test_switch_change_is_verified_when_the_answer_to_its_confirmation_is_lost(site: Site):

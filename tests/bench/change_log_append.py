@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import EntryDraft
 from bot.db.database import Database
 
@@ -17,12 +17,10 @@ def append_each(database: Database) -> int:
         with database.transaction() as tx:
             change_log.append_entry(
                 tx,
-                "step sending",
+                events.StepSending(step=n, title="Use bfq on sdb"),
                 run=1,
                 person="dora",
                 host="web1",
-                step=n,
-                title="Use bfq on sdb",
             )
     return _EACH
 
@@ -39,7 +37,9 @@ def _append(database: Database, commits: int, each: int) -> int:
 
 
 def _intent(n: int) -> EntryDraft:
-    return EntryDraft("step sending", 1, "dora", f"web{n}", {"step": n, "title": "Use bfq on sdb"})
+    return EntryDraft(
+        events.StepSending(step=n, title="Use bfq on sdb"), run=1, person="dora", host=f"web{n}"
+    )
 
 
 def raw_each(database: Database) -> int:

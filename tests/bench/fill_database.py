@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Table
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events
 from bot.audit.change_log import GENESIS
 from bot.db import tables
 from bot.db.database import Database
@@ -215,7 +215,7 @@ def _words(count: int) -> Iterator[tuple[str, int]]:
 
 def _entries(count: int, began: int, seal: SigningKey) -> Iterator[tuple[Any, ...]]:
     body = encode_canonical({"public": seal.public_key})
-    first = (1, began + APART, verification.KEY_KIND, None, "", "", body, GENESIS)
+    first = (1, began + APART, events.KeyAdded.kind, None, "", "", body, GENESIS)
     prev = change_log.hash_entry((*first, "", ""))
     signature = seal.sign_hash(prev)
     yield (*first, prev, signature)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from sqlalchemy import Connection, update
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import schedules, tables
 from bot.db.database import Database
 from bot.db.schedules import Fire, FireOutcome, Schedule
@@ -48,12 +48,11 @@ def make_due_now(harness: Harness, schedule: Schedule) -> None:
         # As if it had been approved so: what the log does not confirm fires nothing.
         change_log.append_entry(
             tx,
-            "scheduled",
+            events.Scheduled(
+                schedule=schedule.id, timing=daily.document, lapses_at=schedule.lapses_at
+            ),
             run=schedule.run,
             person=schedule.owner,
-            schedule=schedule.id,
-            timing=daily.document,
-            lapses_at=schedule.lapses_at,
         )
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from bot.audit import change_log
-from bot.audit.inbound_events import EVENT_KIND
+from bot.audit import change_log, events
+from bot.audit.event_type import UnknownEvent
 from bot.db import break_glass, drift, locks, schedules
 from bot.db.database import Database
 from bot.model.run import Run
@@ -131,9 +131,11 @@ def fill(harness: Harness) -> RestrictedHarness:
             for host, name in (("lb1", HIDDEN), ("web1", SHOWN))
             if (one := drift.find_key(tx, host, name))
         )
-        change_log.append_entry(tx, "banned", person="stan", reason=why)
         change_log.append_entry(
-            tx, EVENT_KIND, host="lb1", person="", title=why, source="alerts", occurred_at=tx.now
+            tx, UnknownEvent(kind="banned", facts={"reason": why}), person="stan"
+        )
+        change_log.append_entry(
+            tx, events.ExternalEvent(title=why, source="alerts", occurred_at=tx.now), host="lb1"
         )
     hidden = {"done": done, "check": check, "both": both, "pending": waiting}
     return RestrictedHarness(

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, delete, insert, select, update
 
-from bot.audit import change_log, evidence, followed_log, key_history, verification
+from bot.audit import change_log, events, evidence, followed_log, key_history, verification
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.checkpoints import Checkpoint
+from bot.audit.event_type import UnknownEvent
 from bot.audit.formats import iterate_export
 from bot.audit.spool import Spool
 from bot.audit.verification import Verification
@@ -87,7 +88,7 @@ def _rehash_entries(entries: list[Entry]) -> list[Entry]:
 def _forge_approval_entry(harness: Harness, run: Run) -> None:
     """Add an entry that says that an owner approved this plan, with a signature that is none."""
     last = entries_of(harness.database)[-1]
-    facts: Any = {"digest": run.digest, "why": "", "factor": None, "on_behalf_of": None}
+    facts = events.Approved(digest=run.digest).encode()
     forged = Entry(
         last.seq + 1,
         last.at + 1,
@@ -186,8 +187,8 @@ class TestRewrittenEntries:
 
     def test_changelog_verify_reports_a_rewritten_entry_and_appends_nothing(self, tmp_path: Path):
         with create_installation(tmp_path) as tx:
-            change_log.append_entry(tx, "noted", step=1)
-            change_log.append_entry(tx, "noted", step=2)
+            change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 1}))
+            change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 2}))
         database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}")
         entries = entries_of(database)
         entries[1] = replace(entries[1], body='{"n":7}')
@@ -205,7 +206,7 @@ class _TakenBackError(Exception):
 
 def _append_and_roll_back(opened: Callable[[], AbstractContextManager[Transaction]]) -> None:
     with opened() as tx:
-        change_log.append_entry(tx, "noted")
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
         raise _TakenBackError
 
 
@@ -227,8 +228,8 @@ class TestTruncatedLog:
         rewrite(sealed.database, entries_of(sealed.database)[:-1])
         other = Database(sealed.database.url, signing.load_signing_key(key))
         with other.transaction() as tx:
-            change_log.append_entry(tx, "noted")
-            change_log.append_entry(tx, "noted")
+            change_log.append_entry(tx, UnknownEvent(kind="noted"))
+            change_log.append_entry(tx, UnknownEvent(kind="noted"))
         other.close()
         with pytest.raises(LogAlteredError, match="is not the one that Keyturn wrote"):
             house.run_periodic_tasks()
@@ -250,7 +251,7 @@ class TestKeyRotation:
         _forge_approval_entry(harness, run)
         with monkeypatch.context() as patch, harness.database.transaction() as tx:
             patch.setattr(change_log, "check_head", _check_nothing)
-            change_log.append_entry(tx, "noted")
+            change_log.append_entry(tx, UnknownEvent(kind="noted"))
         return run
 
     def _rotated(self, harness: Harness, key: Path, run: Run) -> None:
@@ -334,7 +335,7 @@ def _delete_entries_of_kinds(database: Database, *kinds: str) -> None:
 def _append_newer_entry(harness: Harness) -> None:
     """Let something else be the newest entry."""
     with harness.database.transaction() as tx:
-        change_log.append_entry(tx, "noted")
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
 
 
 def _do_nothing(_harness: Harness, _key: Path) -> None: ...
@@ -562,7 +563,7 @@ class TestAcknowledgedLosses:
     def _cut(harness: Harness) -> tuple[list[Checkpoint], int]:
         """Return what a witness saw, and the first entry that is gone."""
         with harness.database.transaction() as tx:
-            first = change_log.append_entry(tx, "noted").seq + 1
+            first = change_log.append_entry(tx, UnknownEvent(kind="noted")).seq + 1
         harness.request(LAMP_ON)
         with harness.database.transaction() as tx:
             point = verification.create_checkpoint(tx)
@@ -570,7 +571,11 @@ class TestAcknowledgedLosses:
         harness.database.seen_head.head = (0, change_log.GENESIS)
         with harness.database.transaction() as tx:
             change_log.append_entry(
-                tx, verification.RESTORED_KIND, entries=first - 1, seen=first - 1
+                tx,
+                UnknownEvent(
+                    kind=events.Restored.kind,
+                    facts={"entries": first - 1, "seen": first - 1},
+                ),
             )
         return [point], first
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bot.audit import change_log, verification
-from bot.audit.spool import LOGGING_FAILED_KIND, Spool
+from bot.audit import change_log, events, verification
+from bot.audit.spool import Spool
 from bot.db import locks, runs
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model.run import Run, State, StepState
@@ -83,7 +83,9 @@ def _start_next_process(harness: Harness, parts: WorkflowContext, spool: Spool) 
 def _list_logging_failures(harness: Harness, run: Run) -> list[change_log.Entry]:
     with harness.database.reading() as tx:
         return [
-            e for e in change_log.list_entries_of_run(tx, run.id) if e.kind == LOGGING_FAILED_KIND
+            e
+            for e in change_log.list_entries_of_run(tx, run.id)
+            if e.kind == events.LoggingFailed.kind
         ]
 
 

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
+from bot.audit.event_type import UnknownEvent
 from bot.auth import secret_box
 from bot.db import runs
 from bot.db.database import Database, StoreRefused, StoreUnavailable, Transaction
@@ -67,14 +68,14 @@ def test_writer_with_an_outdated_head_cannot_fork_the_change_log(
     """Were writers not in line, the key of the table would still let one entry through."""
     with database.transaction() as tx:
         old = change_log.get_head(tx)
-        change_log.append_entry(tx, "noted", step=1)
+        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 1}))
 
     def head(_tx: Transaction) -> tuple[int, str]:
         return old
 
     monkeypatch.setattr(change_log, "_lock_head", head)
     with pytest.raises(StoreRefused), database.transaction() as tx:
-        change_log.append_entry(tx, "noted", step=2)
+        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 2}))
 
 
 def test_without_the_head_lock_and_primary_key_the_change_log_forks(
@@ -84,7 +85,7 @@ def test_without_the_head_lock_and_primary_key_the_change_log_forks(
     with harness.database.transaction() as tx:
         verification.open_log(tx)
         old = change_log.get_head(tx)
-        change_log.append_entry(tx, "noted", step=1)
+        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 1}))
         for words in (
             "CREATE TABLE bare AS SELECT * FROM entry",
             "DROP TABLE entry",
@@ -97,7 +98,7 @@ def test_without_the_head_lock_and_primary_key_the_change_log_forks(
 
     monkeypatch.setattr(change_log, "_lock_head", head)
     with harness.database.transaction() as tx:
-        change_log.append_entry(tx, "noted", step=2)
+        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 2}))
     with harness.database.reading() as tx:
         assert [entry.prev for entry in change_log.list_entries_after(tx, old[0])] == [
             old[1],

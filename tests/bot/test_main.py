@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from bot.api.timeline import TimelineEventOut
-from bot.audit import change_log, checkpoints, verification
+from bot.audit import change_log, checkpoints, events, verification
+from bot.audit.event_type import UnknownEvent
 from bot.db.database import Database
 from bot.model import signing, times
 from bot.model.times import to_microseconds
@@ -26,9 +27,15 @@ from tests.policies import write_policy
 @pytest.fixture
 def logged(tmp_path: Path) -> Path:
     with create_installation(tmp_path) as tx:
-        change_log.append_entry(tx, "requested", run=1, person="dora", host="lb1", source="slack")
         change_log.append_entry(
-            tx, "refused", run=1, host="lb1", summary="\x1b[31mno\x1b[0m\nnever"
+            tx,
+            UnknownEvent(kind="requested", facts={"source": "slack"}),
+            run=1,
+            person="dora",
+            host="lb1",
+        )
+        change_log.append_entry(
+            tx, events.Refused(summary="\x1b[31mno\x1b[0m\nnever"), run=1, host="lb1"
         )
     return tmp_path
 
@@ -106,7 +113,7 @@ def test_changelog_show_around_a_time_prints_json_with_iso_times(logged: Path):
     key = signing.load_signing_key(logged / "var" / "changelog.key")
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", key)
     with database.transaction() as tx:
-        entry = change_log.append_entry(tx, "everything stopped", reason="smoke")
+        entry = change_log.append_entry(tx, events.EverythingStopped(reason="smoke"))
     database.close()
     shown = run_keyturn(logged, "changelog", "show", "--around", "1 h", "--json", "--within", "2h")
     [event] = [json.loads(line) for line in shown.stdout.splitlines()]
@@ -240,7 +247,7 @@ def test_change_log_begins_with_the_key_entry_whichever_command_writes_first(
     var = tmp_path / "var"
     var.mkdir()
     with create_installation(tmp_path / "other") as tx:
-        seen = change_log.append_entry(tx, "requested", run=1)
+        seen = change_log.append_entry(tx, UnknownEvent(kind="requested"), run=1)
         point = verification.create_checkpoint_at(tx, replace(seen, seq=1))
     checkpoints.write_checkpoint(tmp_path / "seen", point)
     database = create_sqlite_database(

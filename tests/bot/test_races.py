@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Table, text
 
 from bot.audit import change_log
+from bot.audit.event_type import UnknownEvent
 from bot.db import locks, runs
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.errors import TooLate
@@ -151,7 +152,9 @@ def test_child_run_that_continues_while_its_parent_is_stopped_does_not_deadlock(
         harness.service.stop_run(whole, person="dora")
 
     with _hold_child_run(harness, stop) as (whole, tx, part):
-        change_log.append_entry(tx, "step succeeded", run=part.id, host=part.host)
+        change_log.append_entry(
+            tx, UnknownEvent(kind="step succeeded"), run=part.id, host=part.host
+        )
     assert harness.get_run(whole).state is State.STOPPED
     assert "step succeeded" in harness.list_entry_kinds(part)
 

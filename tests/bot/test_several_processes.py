@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from bot.__main__ import main
 from bot.app import build_foundation, lock_shared_directory
+from bot.audit import events
 from bot.db import outbox, runs
 from bot.db.database import AlreadyRunning, Database
 from bot.db.process_lock import lock_exclusive, lock_shared
@@ -20,7 +21,7 @@ from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
 from bot.service import KeyturnService
 from bot.settings import Settings
-from bot.workflow.policy_changes import BROKEN, CHANGED, PolicyRecorder
+from bot.workflow.policy_changes import PolicyRecorder
 from tests.bot.databases import on_postgresql
 from tests.bot.harness import Harness
 from tests.playground import sample_company
@@ -47,7 +48,7 @@ def _run_together(*actions: Callable[[], object]) -> None:
 def test_new_policy_is_logged_once_by_several_processes(db_harness: Harness):
     harness = db_harness
     _run_together(*[PolicyRecorder(harness.context).record_policy_change for _ in range(4)])
-    assert harness.list_entry_kinds().count(CHANGED) == 1
+    assert harness.list_entry_kinds().count(events.PolicyChanged.kind) == 1
 
 
 def test_process_with_the_old_policy_does_not_log_a_policy_change_again(
@@ -61,12 +62,12 @@ def test_process_with_the_old_policy_does_not_log_a_policy_change_again(
     (tmp_path / "policy" / "inventory.yaml").write_text("nothing that fits")
     for _ in range(3):
         second.record_policy_change()
-    assert harness.list_entry_kinds().count(BROKEN) == 1
+    assert harness.list_entry_kinds().count(events.PolicyInvalid.kind) == 1
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     for _ in range(3):
         first.record_policy_change()
         second.record_policy_change()
-    assert harness.list_entry_kinds().count(CHANGED) == 2
+    assert harness.list_entry_kinds().count(events.PolicyChanged.kind) == 2
 
 
 # SQLite has one writer.

@@ -11,6 +11,7 @@ import pytest
 
 import bot
 from bot.audit import change_log, query, timeline
+from bot.audit.event_type import UnknownEvent
 from bot.db import runs, schedules, search, stats, view_conditions
 from bot.db.database import Transaction
 from bot.db.runs import NoSuchRun
@@ -228,7 +229,8 @@ def test_host_entry_is_shown_only_with_the_right_to_view_all_runs_on_it(
     policy = restricted.harness.policies.get_policy()
     with restricted.harness.database.transaction() as tx:
         on = {
-            host: change_log.append_entry(tx, "event", host=host).seq for host in ("web1", "nas1")
+            host: change_log.append_entry(tx, UnknownEvent(kind="event"), host=host).seq
+            for host in ("web1", "nas1")
         }
 
     def list_entries(view: str, person: str) -> set[int]:

@@ -5,22 +5,25 @@ from pathlib import Path
 
 from tests.docs.api import build_api_pages
 from tests.docs.cli import build_cli_pages
+from tests.docs.entries import build_entries_page
 
 DOCS = Path(__file__).parents[2] / "docs"
+_ENTRIES_PAGE = "change-log-entries.md"
 
 
 def build_pages() -> Mapping[str, str]:
     """Return the text of each generated page, by its path in docs."""
     pages = {f"cli/{name}": text for name, text in build_cli_pages().items()}
-    return pages | {f"api/{name}": text for name, text in build_api_pages().items()}
+    pages |= {f"api/{name}": text for name, text in build_api_pages().items()}
+    return pages | {_ENTRIES_PAGE: build_entries_page()}
 
 
 def list_generated_files() -> set[str]:
     """Return the paths in docs of the generated pages that exist now."""
     return {
         str(file.relative_to(DOCS))
-        for folder in ("cli", "api")
-        for file in DOCS.glob(f"{folder}/*")
+        for pattern in ("cli/*", "api/*", _ENTRIES_PAGE)
+        for file in DOCS.glob(pattern)
     }
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from bot.audit import refusals
+from bot.audit import events, refusals
 from bot.auth import agents, tokens
 from bot.auth.agents import Agent
 from bot.auth.rate_limit import RateLimit
@@ -77,13 +77,14 @@ def find_caller(parts: McpParts, secret: str, client: str = "") -> AgentCaller |
     if token is None or agent is None or not _has_people(parts, agent, token):
         refusals.log_refusal_in_own_transaction(
             parts.database,
-            refusals.TOKEN,
-            token=token.prefix if token else "",
-            owner=token.person if token else "",
-            reason="not a valid token of an agent"
-            if token is None or token.is_confirmed
-            else "the person that the agent acts for has not confirmed the token",
-            source=SOURCE,
+            events.TokenRefused(
+                token=token.prefix if token else "",
+                owner=token.person if token else "",
+                reason="not a valid token of an agent"
+                if token is None or token.is_confirmed
+                else "the person that the agent acts for has not confirmed the token",
+                source=SOURCE,
+            ),
         )
         return None
     tokens.note_token_use(parts.database, token, now=now)

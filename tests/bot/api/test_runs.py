@@ -7,6 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from bot.audit import change_log, verification
+from bot.audit.event_type import UnknownEvent
 from bot.model.run import State
 from tests.bot.api.conftest import API, ApiHarness
 from tests.bot.bogus_entry import add_bogus_entry
@@ -401,7 +402,7 @@ def test_unknown_name_in_a_change_log_filter_is_reported_as_unknown(
 def test_name_known_to_policy_or_change_log_is_a_known_log_filter(api_harness: ApiHarness):
     """Nor whoever never asked for anything, and has only approved or looked on."""
     with api_harness.database.transaction() as tx:
-        change_log.append_entry(tx, "approved", person="gone", host="old1")
+        change_log.append_entry(tx, UnknownEvent(kind="approved"), person="gone", host="old1")
         add_requested_run(tx, host="old2", words="abusers forget")
     program = api_harness.program("olga")
     known = ({"person": "gone"}, {"person": "stan"}, {"host": "old1"}, {"host": "ol*"})

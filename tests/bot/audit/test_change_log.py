@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
 from bot.audit.change_log import EntryDraft
+from bot.audit.event_type import UnknownEvent
 from bot.db.database import Database, StoreUnavailable
 
 
@@ -14,7 +15,12 @@ def _fill_log(database: Database, entries: int) -> None:
     with database.transaction() as tx:
         verification.open_log(tx)
         for n in range(1, entries):
-            change_log.append_entry(tx, "noted", person="olga", host="lb1", n=n, words="naïve ☃")
+            change_log.append_entry(
+                tx,
+                UnknownEvent(kind="noted", facts={"n": n, "words": "naïve ☃"}),
+                person="olga",
+                host="lb1",
+            )
 
 
 def _verify(database: Database) -> verification.Verification:
@@ -87,7 +93,7 @@ def test_concurrent_writers_append_to_one_chain(database: Database):
         while left:
             # More writers than connections: who waits too long is turned away and comes again.
             with suppress(StoreUnavailable), database.transaction() as tx:
-                change_log.append_entry(tx, "noted", n=left[0])
+                change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"n": left[0]}))
                 tx.after_commit(done)
 
     writers = [threading.Thread(target=write) for _ in range(50)]
@@ -99,15 +105,23 @@ def test_concurrent_writers_append_to_one_chain(database: Database):
 
 
 def _draft_entries(count: int) -> list[EntryDraft]:
-    return [EntryDraft("noted", n, "olga", f"web{n}", {"n": n, "said": "☃"}) for n in range(count)]
+    return [
+        EntryDraft(
+            UnknownEvent(kind="noted", facts={"n": n, "said": "☃"}),
+            run=n,
+            person="olga",
+            host=f"web{n}",
+        )
+        for n in range(count)
+    ]
 
 
 def test_append_entries_chains_and_signs_each_entry(database: Database):
     _fill_log(database, 3)
     with database.transaction() as tx:
-        change_log.append_entry(tx, "noted", n=1)
+        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"n": 1}))
         entries = change_log.append_entries(tx, _draft_entries(50))
-        change_log.append_entry(tx, "noted", n=2)
+        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"n": 2}))
     with database.reading() as tx:
         assert change_log.list_entries_after(tx, 4, limit=50) == entries
         verdict = verification.verify_log(tx)
@@ -119,7 +133,11 @@ def test_append_entries_hashes_an_entry_like_append_entry(database: Database):
     with database.transaction() as tx:
         [together] = change_log.append_entries(tx, _draft_entries(1))
         alone = change_log.append_entry(
-            tx, "noted", run=0, person="olga", host="web0", n=0, said="☃"
+            tx,
+            UnknownEvent(kind="noted", facts={"n": 0, "said": "☃"}),
+            run=0,
+            person="olga",
+            host="web0",
         )
     as_first = replace(alone, seq=together.seq, prev=together.prev)
     assert change_log.hash_entry(tuple(vars(as_first).values())) == together.hash
@@ -137,7 +155,7 @@ def test_append_entries_redacts_a_secret_in_one_entry(database: Database):
     with database.transaction() as tx:
         drafts = [
             *_draft_entries(2),
-            EntryDraft("noted", facts={"said": "it is correct horse battery"}),
+            EntryDraft(UnknownEvent(kind="noted", facts={"said": "it is correct horse battery"})),
         ]
         *others, last = change_log.append_entries(tx, drafts)
     assert last.facts == {"said": "it is [secret]"}
@@ -149,8 +167,8 @@ def test_append_entries_redacts_no_secret_across_two_entries(database: Database)
     database.redactor.add_secrets('5678"}{"b":"9012')
     with database.transaction() as tx:
         drafts = [
-            EntryDraft("noted", facts={"a": "5678"}),
-            EntryDraft("noted", facts={"b": "9012"}),
+            EntryDraft(UnknownEvent(kind="noted", facts={"a": "5678"})),
+            EntryDraft(UnknownEvent(kind="noted", facts={"b": "9012"})),
         ]
         entries = change_log.append_entries(tx, drafts)
     assert [entry.facts for entry in entries] == [{"a": "5678"}, {"b": "9012"}]
@@ -158,20 +176,25 @@ def test_append_entries_redacts_no_secret_across_two_entries(database: Database)
 
 def test_announcing_entry_is_written_once_before_the_first_entry_of_its_person(database: Database):
     """And is not told of at all where nothing was done, or was undone."""
-    herald = change_log.EntryDraft("token used", 7, "olga")
-    drafts = [change_log.EntryDraft("claimed", 7), change_log.EntryDraft("approved", 7, "olga")]
+    herald = change_log.EntryDraft(UnknownEvent(kind="token used"), run=7, person="olga")
+    drafts = [
+        change_log.EntryDraft(events.Claimed(), run=7),
+        change_log.EntryDraft(UnknownEvent(kind="approved"), run=7, person="olga"),
+    ]
     with change_log.announce_with_next_entry(herald):
         with database.transaction() as tx:
-            change_log.append_entry(tx, "noted", person="dora")
-            approved = change_log.append_entry(tx, "approved", run=7, person="olga")
-            change_log.append_entry(tx, "denied", run=7, person="olga")
+            change_log.append_entry(tx, UnknownEvent(kind="noted"), person="dora")
+            approved = change_log.append_entry(
+                tx, UnknownEvent(kind="approved"), run=7, person="olga"
+            )
+            change_log.append_entry(tx, events.Denied(), run=7, person="olga")
         with database.transaction() as tx:
             entries = change_log.append_entries(tx, drafts)
         with suppress(KeyError), database.transaction() as tx:
-            change_log.append_entry(tx, "approved", run=7, person="olga")
+            change_log.append_entry(tx, UnknownEvent(kind="approved"), run=7, person="olga")
             raise KeyError
     with database.transaction() as tx:
-        change_log.append_entry(tx, "approved", run=7, person="olga")
+        change_log.append_entry(tx, UnknownEvent(kind="approved"), run=7, person="olga")
     assert approved.kind == "approved"
     assert [entry.kind for entry in entries] == ["claimed", "approved"]
     with database.reading() as tx:

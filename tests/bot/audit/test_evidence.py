@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, text, update
 
-from bot.audit import change_log, evidence
+from bot.audit import change_log, events, evidence
 from bot.audit.change_log import Entry, LogAlteredError
+from bot.audit.event_type import Event, UnknownEvent
 from bot.audit.key_history import list_vouched_entries
 from bot.db import runs, schedules, tables
 from bot.db.database import Transaction
@@ -60,7 +61,7 @@ def _forge_decision_and_entry(tx: Transaction, run: Run) -> None:
 def _append_approval_signed_by(tx: Transaction, seal: SigningKey, run: Run, person: str) -> Entry:
     mine, tx._signing_key = tx._signing_key, seal  # pyright: ignore[reportPrivateUsage] - a forger's key
     entry = change_log.append_entry(
-        tx, "approved", run=run.id, person=person, digest=run.digest, reason="", factor=""
+        tx, events.Approved(digest=run.digest, reason="", factor=""), run=run.id, person=person
     )
     tx._signing_key = mine  # pyright: ignore[reportPrivateUsage]
     return entry
@@ -72,7 +73,7 @@ def _reuse_entry_of_another_run(tx: Transaction, run: Run) -> None:
     other = runs.get_run(tx, run.id)
     true = _append_approval_signed_by(tx, tx.signing_key, replace(other, id=run.id + 1), "olga")
     # Not the last one: nothing at all goes on where the log does not end as Keyturn left it.
-    change_log.append_entry(tx, "noted")
+    change_log.append_entry(tx, UnknownEvent(kind="noted"))
     tx.sql.execute(text("DROP TRIGGER entry_no_update"))
     tx.sql.execute(update(tables.entry).where(tables.entry.c.seq == true.seq).values(run=run.id))
 
@@ -270,25 +271,41 @@ class TestAlteredEditors:
 
 
 class TestMissingFacts:
-    """A signed log entry that lacks a fact."""
+    """A signed log entry that lacks a fact, or has another one."""
 
-    @pytest.mark.parametrize(
-        "name", ["runbook", "undo_of", "source", "schedule", "hosts", "digest", "factor"]
-    )
+    @pytest.mark.parametrize("name", ["runbook", "source", "digest", "factor"])
     def test_run_is_refused_when_a_log_entry_lacks_a_fact(
         self, harness: Harness, name: str, monkeypatch: pytest.MonkeyPatch
     ):
         append = change_log.append_entry
 
-        def without(tx: Transaction, kind: str, **message: Any) -> Entry:
-            message.pop(name, None)
-            return append(tx, kind, **message)
+        def without(tx: Transaction, event: Event, **place: Any) -> Entry:
+            facts = {fact: value for fact, value in event.encode().items() if fact != name}
+            return append(tx, UnknownEvent(kind=event.kind, facts=facts), **place)
 
         monkeypatch.setattr(change_log, "append_entry", without)
         ended = harness.approve(harness.request(LAMP_ON))
         # Who approved without a second factor is told of by an entry that names none, too.
         assert (ended.state is State.SUCCEEDED) == (name == "factor")
         assert name == "factor" or "The change log does not confirm" in ended.summary
+
+    @pytest.mark.parametrize(
+        "facts",
+        [{"undo_of": 99}, {"schedule": 99}, {"hosts": ("lb2",)}, {"editors": ("olga",)}, {}],
+    )
+    def test_run_is_refused_when_the_entry_of_its_request_has_another_fact(
+        self, harness: Harness, facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    ):
+        append = change_log.append_entry
+
+        def amended(tx: Transaction, event: Event, **place: Any) -> Entry:
+            is_request = isinstance(event, events.Requested)
+            return append(tx, replace(event, **facts) if is_request else event, **place)
+
+        monkeypatch.setattr(change_log, "append_entry", amended)
+        ended = harness.approve(harness.request(LAMP_ON))
+        assert (ended.state is State.SUCCEEDED) == (not facts)
+        assert not facts or "The change log does not confirm" in ended.summary
 
     @pytest.mark.parametrize("body", ["", "[1]", "7", "no JSON"])
     def test_facts_of_an_entry_without_a_json_object_are_empty(self, body: str):
@@ -385,8 +402,8 @@ def _mark_second_step_done_with_entry(tx: Transaction, run: Run) -> None:
     """Forge the entries too, with another key than the log's."""
     _mark_second_step_done(tx, run)
     mine, tx._signing_key = tx._signing_key, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
-    for name in ("step sending", "step succeeded"):
-        change_log.append_entry(tx, name, run=run.id, host="lb1", step=2)
+    for event in (events.StepSending(step=2, title=""), events.StepSucceeded(step=2)):
+        change_log.append_entry(tx, event, run=run.id, host="lb1")
     tx._signing_key = mine  # pyright: ignore[reportPrivateUsage]
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, insert, select, update
 
-from bot.audit import change_log, evidence, verification
+from bot.audit import change_log, events, evidence, verification
+from bot.audit.event_type import UnknownEvent
 from bot.db import runs, tables
 from bot.db.database import Database, Transaction
 from bot.maintenance.key_rotation import rotate_signing_key
@@ -109,14 +110,18 @@ def _ban_approver_and_delete_ban(harness: Harness) -> None:
 
 def _log_stop_without_row(harness: Harness) -> None:
     with harness.database.transaction() as tx:
-        change_log.append_entry(tx, "everything stopped", person="adam", reason="all is dark")
+        change_log.append_entry(tx, events.EverythingStopped(reason="all is dark"), person="adam")
 
 
 def _forge_end_of_stop(harness: Harness) -> None:
     _log_stop_without_row(harness)
     with harness.database.transaction() as tx:
         mine, tx._signing_key = tx._signing_key, SigningKey.create()  # pyright: ignore[reportPrivateUsage] - a forger's key
-        change_log.append_entry(tx, "everything resumed", person="olga", reason="it is light")
+        change_log.append_entry(
+            tx,
+            UnknownEvent(kind="everything resumed", facts={"reason": "it is light"}),
+            person="olga",
+        )
         tx._signing_key = mine  # pyright: ignore[reportPrivateUsage]
 
 

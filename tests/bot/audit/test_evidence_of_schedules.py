@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Table, update
 
-from bot.audit import change_log, evidence, key_history, verification
+from bot.audit import change_log, events, evidence, key_history, verification
 from bot.audit.change_log import Entry
+from bot.audit.event_type import UnknownEvent
 from bot.db import runs, schedules, tables
 from bot.db.database import Database, Transaction
 from bot.db.schedules import Schedule, ScheduleState
@@ -43,12 +44,12 @@ def _reactivate_schedule(tx: Transaction) -> None:
 
 
 def _postpone_lapse(tx: Transaction) -> None:
-    change_log.append_entry(tx, "schedule resumed", run=1, schedule=1)
+    change_log.append_entry(tx, events.ScheduleResumed(schedule=1), run=1)
     amend(tx, tables.schedule, state="active", lapses_at=tables.schedule.c.lapses_at + DAY)
 
 
 def _change_timing(tx: Transaction) -> None:
-    change_log.append_entry(tx, "schedule resumed", run=1, schedule=1)
+    change_log.append_entry(tx, events.ScheduleResumed(schedule=1), run=1)
     often = ScheduleTiming("hourly", parse_cron("* * * * *", "Europe/Amsterdam"))
     amend(tx, tables.schedule, state="active", timing=often.to_json())
 
@@ -260,7 +261,7 @@ class TestApprovalsUnderAnOlderKey:
         with harness.database.transaction() as tx:
             last = change_log.list_newest_entries(tx, limit=1)[0]
             forged = change_log.append_entry(
-                tx, change_log.KEY_KIND, public=tx.signing_key.public_key, proof=last.signature
+                tx, events.KeyAdded(public=tx.signing_key.public_key, proof=last.signature)
             )
             assert forged.prev == last.hash
         harness.service.advance_run(run.id)
@@ -271,7 +272,7 @@ class TestApprovalsUnderAnOlderKey:
         def append_as_a_thief(harness: Harness, _run: Run) -> None:
             with harness.database.transaction() as tx:
                 mine, tx._signing_key = tx._signing_key, SigningKey.create()  # pyright: ignore[reportPrivateUsage]
-                change_log.append_entry(tx, "approved", run=1, person="olga")
+                change_log.append_entry(tx, UnknownEvent(kind="approved"), run=1, person="olga")
                 tx._signing_key = mine  # pyright: ignore[reportPrivateUsage]
 
         with pytest.raises(KeyFileError, match="so its key cannot be changed"):
@@ -289,7 +290,9 @@ def _accept_no_signature(_tx: Transaction, _key: str, _entries: Sequence[Entry])
 def _append_sign_in_and_rotate_key(harness: Harness, _run: Run) -> None:
     """Leave an entry that a forger can write over, and a copy of the key for a thief."""
     with harness.database.transaction() as tx:
-        change_log.append_entry(tx, "signed in", person="olga", source="web")
+        change_log.append_entry(
+            tx, UnknownEvent(kind="signed in", facts={"source": "web"}), person="olga"
+        )
     key = next(Path(harness.policies.path).parent.glob("changelog.key"))
     stolen = key.with_name("stolen.key")
     stolen.write_bytes(key.read_bytes())
@@ -300,8 +303,7 @@ def _overwrite_entry_with_approval(harness: Harness, run: Run, key: SigningKey) 
     """Turn the entry of the sign-in into an approval, signed by the old key, and cast the vote."""
     whole = entries_of(harness.database)
     n = next(n for n, entry in enumerate(whole) if entry.kind == "signed in")
-    facts = {"digest": run.digest, "why": "", "factor": None, "on_behalf_of": None}
-    body = change_log.encode_canonical(facts)
+    body = change_log.encode_canonical(events.Approved(digest=run.digest).encode())
     was = whole[n]
     made = Entry(was.seq, was.at, "approved", run.id, "olga", run.host, body, was.prev, "", "")
     digest = change_log.hash_entry(tuple(vars(made).values()))

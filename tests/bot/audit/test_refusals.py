@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bot.audit import change_log, refusals
+from bot.audit import change_log, events, refusals
 from bot.db.database import Database
 from bot.model.errors import NotAllowed
 from bot.model.run import Run
@@ -22,10 +22,14 @@ def _count_entries(database: Database, kind: str) -> int:
 
 def test_refusals_within_a_minute_are_logged_once_for_each_kind(database: Database):
     for _ in range(1000):
-        refusals.log_refusal_in_own_transaction(database, refusals.TOKEN, why="not known")
-    refusals.log_refusal_in_own_transaction(database, refusals.UNKNOWN_USER, why="not known")
-    assert _count_entries(database, refusals.TOKEN) == 1
-    assert _count_entries(database, refusals.UNKNOWN_USER) == 1
+        refusals.log_refusal_in_own_transaction(
+            database, events.TokenRefused(source="api", reason="not known")
+        )
+    refusals.log_refusal_in_own_transaction(
+        database, events.UnknownUserRefused(source="slack", user="U1", team="T1")
+    )
+    assert _count_entries(database, events.TokenRefused.kind) == 1
+    assert _count_entries(database, events.UnknownUserRefused.kind) == 1
 
 
 def test_without_the_rate_limit_every_refusal_is_logged(
@@ -34,8 +38,10 @@ def test_without_the_rate_limit_every_refusal_is_logged(
     """The twin, which is also what happens a minute later."""
     monkeypatch.setattr(refusals, "_INTERVAL", -1)
     for _ in range(5):
-        refusals.log_refusal_in_own_transaction(database, refusals.TOKEN, why="not known")
-    assert _count_entries(database, refusals.TOKEN) == 5
+        refusals.log_refusal_in_own_transaction(
+            database, events.TokenRefused(source="api", reason="not known")
+        )
+    assert _count_entries(database, events.TokenRefused.kind) == 5
 
 
 def _approve_without_permission(harness: Harness, run: Run) -> None:

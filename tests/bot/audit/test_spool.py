@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import change_log
-from bot.audit.spool import LOGGING_FAILED_KIND, Spool
+from bot.audit import change_log, events
+from bot.audit.spool import Spool
 from bot.db.database import Database, StoreUnavailable
 
 
@@ -20,7 +20,7 @@ def _merge_spool(database: Database, spool: Spool) -> list[tuple[int | None, str
         entries = [
             entry
             for entry in change_log.list_entries_after(tx, 0)
-            if entry.kind == LOGGING_FAILED_KIND
+            if entry.kind == events.LoggingFailed.kind
         ]
     return [(entry.run, entry.facts["outcome"]) for entry in entries]
 

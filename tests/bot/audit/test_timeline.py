@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from bot.audit import change_log, query, timeline
+from bot.audit import change_log, events, query, timeline
+from bot.audit.event_type import UnknownEvent
 from bot.audit.query import EntryFilter
 from bot.audit.timeline import TimelineEvent
 from bot.db import runs
@@ -23,13 +24,13 @@ def add_succeeded_change(tx: Transaction, host: str = "web1", **more: Any) -> in
     run = runs.move_run(tx, run, State.QUEUED)
     run = runs.move_run(tx, run, State.STARTING)
     run = runs.move_run(tx, run, State.RUNNING, started_at=tx.now)
-    change_log.append_entry(tx, "started", run=run.id, host=host)
+    change_log.append_entry(tx, UnknownEvent(kind="started"), run=run.id, host=host)
     return runs.move_run(tx, run, State.SUCCEEDED, ended_at=tx.now, summary="It is on").id
 
 
 def add_denied_change(tx: Transaction, host: str = "web1") -> int:
     run = runs.move_run(tx, add(tx, host=host), State.PENDING)
-    change_log.append_entry(tx, "denied", run=run.id, host=host, person="olga")
+    change_log.append_entry(tx, events.Denied(), run=run.id, host=host, person="olga")
     return runs.move_run(tx, run, State.DENIED, ended_at=tx.now, summary="Olga said no").id
 
 
@@ -41,12 +42,15 @@ def test_timeline_ranks_changes_before_denied_runs_and_missed_schedules(database
     with database.transaction() as tx:
         schedule = add(tx, host="web1")
         change_log.append_entry(
-            tx, "fires missed", run=schedule.id, person="dora", schedule=3, count=2
+            tx,
+            events.FiresMissed(schedule=3, count=2, first=1, last=2),
+            run=schedule.id,
+            person="dora",
         )
-        change_log.append_entry(tx, "policy changed", old="a", new="b")
+        change_log.append_entry(tx, events.PolicyChanged(old="a", new="b"))
         denied, done = add_denied_change(tx), add_succeeded_change(tx)
         checked = add(tx, kind="check", host="web1")
-        change_log.append_entry(tx, "requested", run=checked.id)
+        change_log.append_entry(tx, UnknownEvent(kind="requested"), run=checked.id)
         ranked = list_events(tx, host_pattern="web*")
     assert [(one.rank, one.run) for one in ranked] == [
         (0, done),
@@ -60,8 +64,8 @@ def test_timeline_ranks_changes_before_denied_runs_and_missed_schedules(database
 def test_drift_is_a_timeline_event_apart_from_the_run_that_set_the_value(database: Database):
     with database.transaction() as tx:
         run = add(tx, host="web1").id
-        drift = {"key": "switch lamp", "value": "off", "set_value": "on", "state": "changed"}
-        change_log.append_entry(tx, "drift found", run=run, host="web1", **drift)
+        drift = events.DriftFound(key="switch lamp", value="off", set_value="on", state="changed")
+        change_log.append_entry(tx, drift, run=run, host="web1")
         (only,) = list_events(tx, host_pattern="web*")
         assert list_events(tx, host_pattern="lb1") == []
     assert (only.rank, only.run) == (0, None)
@@ -95,7 +99,7 @@ def test_timeline_of_a_busy_period_shows_the_nearest_entries_and_its_span(
     moments: list[int] = []
     for _ in range(9):
         with database.transaction() as tx:
-            change_log.append_entry(tx, "policy changed", old="a", new="b")
+            change_log.append_entry(tx, events.PolicyChanged(old="a", new="b"))
             moments.append(tx.now)
     monkeypatch.setattr(timeline, "_MAX_ENTRIES", 3)
     with database.reading() as tx:
@@ -111,7 +115,7 @@ def test_timeline_of_a_busy_period_shows_the_nearest_entries_and_its_span(
 def test_timeline_counts_the_events_above_its_limit(database: Database):
     with database.transaction() as tx:
         for _ in range(5):
-            change_log.append_entry(tx, "policy changed", old="a", new="b")
+            change_log.append_entry(tx, events.PolicyChanged(old="a", new="b"))
         assert timeline.build_timeline(tx, tx.now, span=HOUR, limit=3).omitted == 2
         assert timeline.build_timeline(tx, tx.now, span=HOUR, limit=5).omitted == 0
 
@@ -129,10 +133,14 @@ def test_log_entries_are_found_by_their_text_and_by_their_runs(database: Databas
         other = add(tx, host="web2")
         for run in (first, other):
             change_log.append_entry(
-                tx, "requested", run=run.id, person=run.requested_by, host=run.host
+                tx,
+                UnknownEvent(kind="requested"),
+                run=run.id,
+                person=run.requested_by,
+                host=run.host,
             )
             answered(tx, run, "DEGRADED" if run is first else "fine")
-        change_log.append_entry(tx, "banned", person="olga", banned_person="eve")
+        change_log.append_entry(tx, events.Banned(banned_person="eve"), person="olga")
 
         def kinds(**wanted: Any) -> list[tuple[str, int | None]]:
             return [

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert
 
-from bot.audit import change_log, checkpoints, output, verification
+from bot.audit import change_log, checkpoints, events, output, verification
 from bot.audit.change_log import GENESIS, Entry
 from bot.audit.checkpoints import Checkpoint
+from bot.audit.event_type import UnknownEvent
 from bot.audit.verification import Verification
 from bot.db import tables
 from bot.db.database import Database, StoreUnavailable
@@ -44,7 +45,11 @@ def _write(database: Database, most: int) -> None:
         verification.open_log(tx)
         for n in range(most - 1):
             change_log.append_entry(
-                tx, "noted", run=n % 3, person="olga", host="lb1", n=n, words="☃"
+                tx,
+                UnknownEvent(kind="noted", facts={"n": n, "words": "☃"}),
+                run=n % 3,
+                person="olga",
+                host="lb1",
             )
 
 
@@ -215,7 +220,7 @@ def test_witness_file_gains_a_checkpoint_only_when_the_log_has_grown(
             checkpoints.write_checkpoint(file, verification.create_checkpoint(tx))
     assert len(checkpoints.read_checkpoints(file)) == 1
     with log.transaction() as tx:
-        change_log.append_entry(tx, "noted")
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
         point = verification.create_checkpoint(tx)
     checkpoints.write_checkpoint(file, point)
     assert [point.seq for point in checkpoints.read_checkpoints(file)] == [12, 13]
@@ -242,7 +247,7 @@ def test_log_is_not_opened_with_another_signing_key(log: Database):
 def test_log_without_a_signing_key_can_only_be_read(log: Database):
     reader = Database(log.url)
     with pytest.raises(StoreUnavailable, match="can only be read"), reader.transaction() as tx:
-        change_log.append_entry(tx, "noted")
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
     reader.close()
 
 
@@ -346,11 +351,13 @@ def test_verification_finds_a_missing_output_beside_an_unbound_one(log: Database
         for number in (1, 2):
             stored = output.prepare_output(tx, "pool is fine")
             entry = change_log.append_entry(
-                tx, "step succeeded", run=1, output_sha256=stored.sha256
+                tx,
+                UnknownEvent(kind="step succeeded", facts={"output_sha256": stored.sha256}),
+                run=1,
             )
             if number == 1:
                 output.store_output(tx, entry, number, stored)
-        change_log.append_entry(tx, output.ERASED_KIND, run=1)
-        idle = change_log.append_entry(tx, "noted", run=1)
+        change_log.append_entry(tx, UnknownEvent(kind=events.OutputErased.kind), run=1)
+        idle = change_log.append_entry(tx, UnknownEvent(kind="noted"), run=1)
         tx.sql.execute(insert(tables.output).values(entry=idle.seq, run=1, step_number=9))
     assert _verify(log).broken is not None

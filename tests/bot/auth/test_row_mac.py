@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, delete, insert, select, update
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
+from bot.audit.event_type import Event, UnknownEvent
 from bot.audit.spool import Spool
 from bot.auth import row_mac, sessions, tokens
 from bot.db import tables
@@ -268,27 +269,31 @@ def test_forged_row_stays_invalid_after_it_is_used_or_revoked(database: Database
 class TestRestoredRows:
     """The row of a token with its valid MAC is restored after the token was revoked."""
 
-    def _put_back(self, tx: Transaction, kind: str, who: str = "olga") -> str:
+    def _put_back(self, tx: Transaction, event_type: type[Event], who: str = "olga") -> str:
         whole = _create_token(tx, "olga")
         row = dict(tx.sql.execute(select(TOKEN)).mappings().one())
-        fact = {"token": row["prefix"]} if kind == tokens.REVOKED else {"banned_person": who}
-        change_log.append_entry(tx, kind, run=None, person="adam", host="", **fact)
+        subject = row["prefix"] if event_type is events.TokenRevoked else who
+        # All that an entry needs in order to revoke something is its subject.
+        event = UnknownEvent(kind=event_type.kind, facts={event_type.revokes: subject})
+        change_log.append_entry(tx, event, person="adam")
         tokens.revoke_all_tokens(tx, "olga")
         tx.sql.execute(delete(TOKEN))
         tx.sql.execute(insert(TOKEN).values(row))
         return _get_person_and_scopes(tx, whole)[0]
 
-    @pytest.mark.parametrize("kind", [tokens.REVOKED, tokens.BANNED])
-    def test_restored_row_of_a_revoked_token_grants_no_access(self, database: Database, kind: str):
+    @pytest.mark.parametrize("event_type", [events.TokenRevoked, events.Banned])
+    def test_restored_row_of_a_revoked_token_grants_no_access(
+        self, database: Database, event_type: type[Event]
+    ):
         with database.transaction() as tx:
-            assert self._put_back(tx, kind) == ""
+            assert self._put_back(tx, event_type) == ""
 
     def test_restored_token_row_is_valid_when_the_log_revokes_another_token(
         self, database: Database
     ):
         """The twin: it is good again where the log tells of somebody else, or of nothing."""
         with database.transaction() as tx:
-            assert self._put_back(tx, tokens.BANNED, who="o_ga") == "olga"
+            assert self._put_back(tx, events.Banned, who="o_ga") == "olga"
 
 
 class TestForgedRowReports:
@@ -302,7 +307,7 @@ class TestForgedRowReports:
             return [
                 e.facts
                 for e in change_log.list_entries_after(tx, 0)
-                if e.kind == row_mac.FORGERY_REFUSED
+                if e.kind == events.ForgeryRefused.kind
             ]
 
     def test_forged_row_is_logged_once_and_at_once_by_the_service(
@@ -376,11 +381,10 @@ class TestKeyRotation:
             if is_logged:
                 change_log.append_entry(
                     tx,
-                    tokens.MADE,
+                    events.TokenCreated(
+                        owner="dora", token=made.prefix, scopes=("read",), source="cli", name=""
+                    ),
                     person="dora",
-                    owner="dora",
-                    token=made.prefix,
-                    scopes=["read"],
                 )
         ended = len(rotate_signing_key(database, file).ended)
         database.close()

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
+from bot.audit.event_type import UnknownEvent
 from bot.db.database import Database, lock_data_directory
 from bot.maintenance.housekeeping import log_setting_change
 from bot.model.signing import load_signing_key
@@ -19,7 +20,7 @@ KEY = Path("var/changelog.key")
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     with create_installation(tmp_path) as tx:
-        log_setting_change(tx, "settings changed", settings={})
+        log_setting_change(tx, events.SettingsChanged(settings={}, digest=""))
     return tmp_path
 
 
@@ -112,7 +113,7 @@ def test_changelog_acknowledge_names_the_lost_entries_after_a_restore(place: Pat
     run_keyturn(place, "backup", file)
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}", load_signing_key(place / KEY))
     with database.transaction() as tx:
-        change_log.append_entry(tx, "noted")
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
         seen.write_text(verification.create_checkpoint(tx).text)
     database.close()
     (place / "var" / "keyturn.db").unlink()

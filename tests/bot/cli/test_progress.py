@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log
+from bot.audit.event_type import UnknownEvent
 from bot.cli import progress as cli_progress
 from bot.db import runs
 from bot.model import progress
@@ -28,7 +29,9 @@ WORK = [
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     with create_installation(tmp_path) as tx:
-        change_log.append_entry(tx, "requested", run=runs.add_run(tx, a_request()).id)
+        change_log.append_entry(
+            tx, UnknownEvent(kind="requested"), run=runs.add_run(tx, a_request()).id
+        )
     return tmp_path
 
 

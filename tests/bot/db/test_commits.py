@@ -13,6 +13,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from bot.audit import change_log
+from bot.audit.event_type import UnknownEvent
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.signing import SigningKey
 from tests.empty_database import create_empty_database
@@ -55,7 +56,7 @@ def _write_together(
     def write(work: Callable[[Transaction], None], n: int) -> bool:
         with database.shared_transaction() as tx:
             work(tx)
-            change_log.append_entry(tx, f"of {n}")
+            change_log.append_entry(tx, UnknownEvent(kind=f"of {n}"))
         return f"of {n}" in _entries(database)
 
     with ThreadPoolExecutor(len(works)) as pool, database.transaction():
@@ -101,7 +102,7 @@ def test_shared_commit_rolls_back_only_the_transactions_that_failed(database: Da
 
 def test_shared_commit_keeps_nothing_when_a_savepoint_cannot_be_rolled_back(database: Database):
     def spoil(tx: Transaction) -> None:
-        change_log.append_entry(tx, "half of it")
+        change_log.append_entry(tx, UnknownEvent(kind="half of it"))
         # There is nothing left to go back to.
         tx.sql.exec_driver_sql("RELEASE sa_savepoint_2")
         raise ZeroDivisionError
@@ -118,7 +119,7 @@ def test_failed_shared_commit_raises_an_error_in_every_transaction(database: Dat
 
     def write(n: int) -> None:
         with database.shared_transaction() as tx:
-            change_log.append_entry(tx, f"of {n}")
+            change_log.append_entry(tx, UnknownEvent(kind=f"of {n}"))
 
     def fill(pool: ThreadPoolExecutor) -> None:
         with database.transaction():
@@ -154,6 +155,6 @@ def test_database_rollback_of_a_shared_commit_fails_the_lost_transactions(databa
 def test_own_transaction_starts_after_the_shared_commit(database: Database):
     written = _write_together(database, *[_write_nothing] * 3)
     with database.transaction() as tx:
-        change_log.append_entry(tx, "alone")
+        change_log.append_entry(tx, UnknownEvent(kind="alone"))
     assert all(one.result() for one in written)
     assert _entries(database)[-1] == "alone"

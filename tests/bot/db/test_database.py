@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import event
 
 from bot.audit import change_log
+from bot.audit.event_type import UnknownEvent
 from bot.db import migrations
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable, lock_data_directory
 from bot.db.process_lock import lock_exclusive
@@ -32,7 +33,7 @@ def test_schema_of_an_empty_database_is_not_current(tmp_path: Path):
 def test_failed_transaction_is_rolled_back(database: Database):
     def fail() -> None:
         with database.transaction() as tx:
-            change_log.append_entry(tx, "half")
+            change_log.append_entry(tx, UnknownEvent(kind="half"))
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
@@ -43,11 +44,11 @@ def test_failed_transaction_is_rolled_back(database: Database):
 
 def test_reading_transaction_sees_one_snapshot(database: Database):
     with database.transaction() as tx:
-        change_log.append_entry(tx, "first")
+        change_log.append_entry(tx, UnknownEvent(kind="first"))
     with database.reading() as reading:
         before = change_log.get_head(reading)
         with database.transaction() as tx:
-            change_log.append_entry(tx, "second")
+            change_log.append_entry(tx, UnknownEvent(kind="second"))
         assert change_log.get_head(reading) == before
     with database.reading() as reading:
         assert change_log.get_head(reading)[0] == 2
@@ -61,7 +62,7 @@ def test_after_commit_callbacks_run_only_after_a_commit(database: Database):
             seen.append(change_log.get_head(tx)[0])
 
     with database.transaction() as tx:
-        change_log.append_entry(tx, "news")
+        change_log.append_entry(tx, UnknownEvent(kind="news"))
         tx.after_commit(look)
         assert seen == []
     assert seen == [1]
@@ -106,7 +107,9 @@ def test_full_disk_is_reported_and_the_transaction_is_rolled_back(tmp_path: Path
         connection.execute(f"PRAGMA max_page_count={pages}")
 
     with pytest.raises(StoreUnavailable, match="full"), database.transaction() as tx:
-        change_log.append_entry(tx, "too much", words="x" * 1_000_000)
+        change_log.append_entry(
+            tx, UnknownEvent(kind="too much", facts={"words": "x" * 1_000_000})
+        )
     with database.reading() as tx:
         assert change_log.get_head(tx)[0] == 0
     database.close()

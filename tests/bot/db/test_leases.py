@@ -11,8 +11,7 @@ from queue import Queue
 import pytest
 from sqlalchemy import text
 
-from bot.audit import change_log
-from bot.audit.spool import LOGGING_FAILED_KIND
+from bot.audit import change_log, events
 from bot.db import lease_keeper, leases, locks, migrations, runs
 from bot.db.database import Database, boot_time
 from bot.db.lease_keeper import HeldLease, LeaseExpiredError, LeaseKeeper
@@ -136,7 +135,7 @@ def test_step_is_unknown_outcome_and_keeps_its_host_lock_when_the_lease_expires(
         late = [
             each.facts
             for each in change_log.list_entries_of_run(tx, run.id)
-            if each.kind == LOGGING_FAILED_KIND
+            if each.kind == events.LoggingFailed.kind
         ]
     assert lock
     assert lock.run == run.id

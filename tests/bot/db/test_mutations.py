@@ -16,6 +16,7 @@ from sqlalchemy import Connection, text
 
 from bot.audit import change_log, verification
 from bot.audit.checkpoints import Checkpoint
+from bot.audit.event_type import UnknownEvent
 from bot.audit.verification import Verification
 from bot.db.database import Database, Transaction
 from tests.bot.databases import create_sqlite_database
@@ -32,7 +33,11 @@ def _write(database: Database, entries: int) -> Checkpoint:
         for n in range(entries - 1):
             run = n % 7 or None
             change_log.append_entry(
-                tx, "noted", run=run, person="olga", host="lb1", n=n, said="naïve ☃"
+                tx,
+                UnknownEvent(kind="noted", facts={"n": n, "said": "naïve ☃"}),
+                run=run,
+                person="olga",
+                host="lb1",
             )
         return verification.create_checkpoint(tx)
 

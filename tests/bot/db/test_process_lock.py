@@ -10,6 +10,7 @@ import pytest
 
 from bot.app import lock_database
 from bot.audit import change_log
+from bot.audit.event_type import UnknownEvent
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable
 from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
 from bot.model.keyfile import KeyFileError
@@ -60,7 +61,7 @@ class Process:
 
     def write(self) -> None:
         with self.database.transaction() as tx:
-            change_log.append_entry(tx, "written")
+            change_log.append_entry(tx, UnknownEvent(kind="written"))
 
 
 def _start_process(

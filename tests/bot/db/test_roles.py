@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, verification
+from bot.audit.event_type import UnknownEvent
 from bot.db import migrations
 from bot.db import roles as db_roles
 from bot.db.database import Database, StoreUnavailable
@@ -68,7 +69,7 @@ def roles(postgres: Postgres) -> Generator[Roles]:
     )
     with roles_under_test.app.transaction() as tx:
         verification.open_log(tx)
-        change_log.append_entry(tx, "noted", person="dora")
+        change_log.append_entry(tx, UnknownEvent(kind="noted"), person="dora")
     yield roles_under_test
     for database in (roles_under_test.owner, roles_under_test.app, roles_under_test.reader):
         database.close()
@@ -89,7 +90,7 @@ def test_service_role_can_append_and_read_the_change_log(roles: Roles):
     assert db_roles.find_excess_rights(roles.app) == []
     assert migrations.is_schema_current(roles.app)
     with roles.app.transaction() as tx:
-        change_log.append_entry(tx, "noted")
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
     with roles.reader.reading() as tx:
         assert len(change_log.list_entries_after(tx, 0)) == 3
 
@@ -121,7 +122,7 @@ def test_role_without_insert_on_the_change_log_is_reported(roles: Roles):
         connection.exec_driver_sql("REVOKE INSERT ON entry FROM keyturn_app")
         connection.commit()
     with pytest.raises(StoreUnavailable, match="permission denied"), roles.app.transaction() as tx:
-        change_log.append_entry(tx, "requested")
+        change_log.append_entry(tx, UnknownEvent(kind="requested"))
     assert "permission denied" in roles.app.error
 
 

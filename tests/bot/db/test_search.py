@@ -18,8 +18,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import event, inspect
 
-from bot.audit import output, query
+from bot.audit import events, output, query
 from bot.audit.change_log import EntryDraft, append_entries, append_entry
+from bot.audit.event_type import UnknownEvent
 from bot.audit.query import EntryFilter
 from bot.db import runs, search, tables
 from bot.db import search_words as word_index
@@ -49,7 +50,7 @@ def add(tx: Transaction, **changes: Any) -> Run:
 
 
 def answered(tx: Transaction, run: Run, text: str) -> None:
-    entry = append_entry(tx, "step succeeded", run=run.id, host=run.host)
+    entry = append_entry(tx, UnknownEvent(kind="step succeeded"), run=run.id, host=run.host)
     output.store_output(tx, entry, 1, output.prepare_output(tx, text))
 
 
@@ -390,9 +391,9 @@ def test_log_entries_of_an_area_are_found_by_the_index_on_runs(database: Databas
     with database.transaction() as tx:
         for n in range(300):
             run = add(tx, area="edge" if n < 100 else "stores")
-            append_entry(tx, "requested", run=run.id)
-            append_entry(tx, "succeeded", run=run.id)
-        append_entries(tx, [EntryDraft("noted") for _ in range(5_000)])
+            append_entry(tx, UnknownEvent(kind="requested"), run=run.id)
+            append_entry(tx, events.Succeeded(), run=run.id)
+        append_entries(tx, [EntryDraft(UnknownEvent(kind="noted")) for _ in range(5_000)])
     with database.engine.connect() as connection:
         connection.exec_driver_sql("ANALYZE")
         connection.commit()

@@ -11,6 +11,7 @@ import pytest
 
 from bot.audit import change_log, checkpoints, verification
 from bot.audit.checkpoints import WitnessedCheckpoint
+from bot.audit.event_type import UnknownEvent
 from bot.audit.formats import iterate_export
 from bot.audit.verification import acknowledge_loss
 from bot.auth import sessions
@@ -177,7 +178,7 @@ def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
     seen = tmp_path / "witness"
     label, _ = backup.make_backup(busy.database, tmp_path / "today.backup")
     with busy.database.transaction() as tx:
-        change_log.append_entry(tx, "noted")
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
         point = verification.create_checkpoint(tx)
     seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.text}\n")
     restored = restore_file(
@@ -222,8 +223,8 @@ def test_without_a_restored_entry_a_truncated_log_is_reported_as_cut_off(
     """The twin: without the entry that says so, a witness's checkpoint does not fit."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
     with busy.database.transaction() as tx:
-        change_log.append_entry(tx, "noted")
-        change_log.append_entry(tx, "noted")
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
         point = verification.create_checkpoint(tx)
     plain = busy.database.open_copy(f"sqlite:///{tmp_path / 'today.backup'}")
     with plain.reading() as tx:

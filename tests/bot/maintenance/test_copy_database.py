@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select, text
 
 from bot.audit import change_log, verification
+from bot.audit.event_type import UnknownEvent
 from bot.db import runs
 from bot.db.database import Database, StoreUnavailable
 from bot.maintenance import copy_database
@@ -85,7 +86,7 @@ def test_copied_database_continues_the_run_numbers(full: Database, empty: Databa
     with empty.transaction() as tx:
         run = runs.add_run(tx, a_request())
         assert run.id == 3
-        change_log.append_entry(tx, "requested", run=run.id)
+        change_log.append_entry(tx, UnknownEvent(kind="requested"), run=run.id)
     with empty.transaction() as tx:
         copy_database.set_next_number(tx, "run", 1003)
         assert runs.add_run(tx, a_request()).id == 1003
@@ -97,7 +98,9 @@ def test_copy_is_a_snapshot_while_others_commit(full: Database, empty: Database)
 
     def meanwhile(_rows: int) -> None:
         with full.transaction() as tx:
-            change_log.append_entry(tx, "requested", run=runs.add_run(tx, a_request()).id)
+            change_log.append_entry(
+                tx, UnknownEvent(kind="requested"), run=runs.add_run(tx, a_request()).id
+            )
 
     with empty.transaction() as tx:
         copy_database.copy_rows(full, tx, meanwhile)
@@ -107,7 +110,7 @@ def test_copy_is_a_snapshot_while_others_commit(full: Database, empty: Database)
 @to_each
 def test_copy_into_a_database_with_rows_is_refused(full: Database, empty: Database):
     with empty.transaction() as tx:
-        change_log.append_entry(tx, "here first")
+        change_log.append_entry(tx, UnknownEvent(kind="here first"))
     before = all_rows(empty)
     with pytest.raises(copy_database.CopyError, match="it has rows in entry"):
         copy_all_rows(full, empty)

@@ -10,6 +10,7 @@ import pytest
 
 from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
+from bot.audit.event_type import UnknownEvent
 from bot.audit.formats import iterate_export
 from bot.audit.verification import Verification
 from bot.db.database import Database
@@ -31,7 +32,7 @@ def _open_database(tmp_path: Path, key: Path) -> Database:
     with database.transaction() as tx:
         verification.open_log(tx)
         for n in range(3):
-            change_log.append_entry(tx, "noted", step=n)
+            change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": n}))
     return database
 
 

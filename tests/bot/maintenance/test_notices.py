@@ -17,7 +17,7 @@ import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope
 from sqlalchemy import select
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import break_glass, delegations, schedules, tables
 from bot.integrations.mail_server import MailServer
 from bot.integrations.safe_http import DeliveryError
@@ -259,7 +259,10 @@ def test_break_glass_is_emailed_to_owners_who_may_view_the_run(post: Post) -> No
 
     def use_break_glass() -> list[tuple[str, str]]:
         with post.clock.transaction() as tx:
-            change_log.append_entry(tx, "break-glass activated", run=run.id, person="adam")
+            activated = events.BreakGlassActivated(
+                digest=run.digest, reason="all is dark", until=tx.now + HOUR, factor=""
+            )
+            change_log.append_entry(tx, activated, run=run.id, person="adam")
             break_glass.request_break_glass(tx, run=run.id, person="adam", reason="all is dark")
             break_glass.activate_break_glass(tx, run.id, until=tx.now + HOUR, factor="")
         return post.send()

@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit import output as outputs
 from bot.db import runs
 from bot.db.database import Database, Transaction
-from bot.model.canonical import Canonical
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, RequestOrigin, Run, State, StepRecord, StepState
 from connectors.command import Shell
@@ -77,17 +77,11 @@ def add_requested_run(
             request=" ".join([words, *given.values()]),
         ),
     )
-    change_log.append_entry(
-        tx,
-        "plan requested" if plan_only else "requested",
-        run=run.id,
-        person=person,
-        host=host,
-        runbook=words,
-        values=given,
-        source="slack",
-        reason=reason,
+    event_type = events.PlanRequested if plan_only else events.Requested
+    requested = event_type(
+        runbook=words, values=given, request=run.request, source="slack", reason=reason
     )
+    change_log.append_entry(tx, requested, run=run, person=person)
     return run
 
 
@@ -109,13 +103,14 @@ def add_pending_run(
     plan = proposal or build_plan(run)
     change_log.append_entry(
         tx,
-        "planned",
+        events.Planned(
+            digest=plan.digest,
+            plan=plan.log_facts,
+            required_approvals=needed,
+            approver_groups=("owners",),
+        ),
         run=run.id,
         host=run.host,
-        digest=plan.digest,
-        plan=plan.log_facts,
-        required_approvals=needed,
-        approver_groups=("owners",),
     )
     shown = runs.amend_run(tx, run, plan=plan, digest=plan.digest, expires_at=plan.expires_at)
     return runs.move_run(
@@ -131,19 +126,23 @@ def add_pending_run(
 def approve(tx: Transaction, run: Run, person: str = "olga", reason: str = "") -> Run:
     runs.add_decision(tx, Decision(run.id, person, True, run.digest, tx.now, reason))
     change_log.append_entry(
-        tx, "approved", run=run.id, person=person, host=run.host, digest=run.digest, reason=reason
+        tx,
+        events.Approved(digest=run.digest, reason=reason),
+        run=run.id,
+        person=person,
+        host=run.host,
     )
     return runs.move_run(tx, run, State.QUEUED)
 
 
 def start_run(tx: Transaction, run: Run) -> Run:
     starting = runs.move_run(tx, run, State.STARTING)
-    change_log.append_entry(tx, "claimed", run=run.id, host=run.host)
+    change_log.append_entry(tx, events.Claimed(), run=run.id, host=run.host)
     moved = runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)
-    change_log.append_entry(tx, "started", run=run.id, host=run.host, digest=run.digest)
+    change_log.append_entry(tx, events.Started(digest=run.digest), run=run.id, host=run.host)
     runs.record_intent(tx, run.id, 1)
     change_log.append_entry(
-        tx, "step sending", run=run.id, host=run.host, step=1, title="the first step"
+        tx, events.StepSending(step=1, title="the first step"), run=run.id, host=run.host
     )
     return moved
 
@@ -156,25 +155,19 @@ def end_run(
         tx, StepRecord(run.id, n, state, 0, tx.now + 340_000, status, output, trouble)
     )
     stored = outputs.prepare_output(tx, output)
-    entry = change_log.append_entry(
-        tx,
-        f"step {state}",
-        run=run.id,
-        host=run.host,
-        step=n,
-        exit_status=status,
-        error=trouble,
-        output_sha256=stored.sha256,
+    ended = events.STEP_ENDS[state](
+        step=n, exit_status=status, error=trouble, output_sha256=stored.sha256
     )
+    entry = change_log.append_entry(tx, ended, run=run)
     outputs.store_output(tx, entry, n, stored)
 
 
 def add_ended_run(
-    tx: Transaction, run: Run, state: State, summary: str, person: str = "", **facts: Canonical
+    tx: Transaction, run: Run, state: State, summary: str, person: str = "", **facts: Any
 ) -> Run:
     done = runs.move_run(tx, run, state, ended_at=tx.now + 1_300_000, summary=summary)
-    facts = {"summary": summary, **facts}
-    change_log.append_entry(tx, state.value, run=run.id, person=person, host=run.host, **facts)
+    ended = events.RUN_ENDS[state](summary=summary, **facts)
+    change_log.append_entry(tx, ended, run=run, person=person)
     return done
 
 
@@ -182,7 +175,7 @@ def add_succeeded_run(tx: Transaction, run: Run) -> Run:
     moving = start_run(tx, approve(tx, add_pending_run(tx, run)))
     end_run(tx, moving, StepState.SUCCEEDED, output="\n")
     change_log.append_entry(
-        tx, "verified", run=run.id, host=run.host, current_state="203.0.113.9 is not marked"
+        tx, events.Verified(current_state="203.0.113.9 is not marked"), run=run.id, host=run.host
     )
     return add_ended_run(tx, moving, State.SUCCEEDED, "Verified: 203.0.113.9 is not marked")
 

@@ -8,6 +8,7 @@ from sqlalchemy import text
 
 from bot.audit import change_log, verification
 from bot.audit import query as audit_query
+from bot.audit.event_type import UnknownEvent
 from bot.db.database import Transaction
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
@@ -24,7 +25,9 @@ def _open_change_log(site: Site) -> None:
 def test_change_log_pages_show_every_entry_once(site: Site) -> None:
     with site.database.transaction() as tx:
         for n in range(120):
-            change_log.append_entry(tx, "noted", person="dora", number=n)
+            change_log.append_entry(
+                tx, UnknownEvent(kind="noted", facts={"number": n}), person="dora"
+            )
     browser = site.browser("stan")
     seen: list[int] = []
     address = "/changelog"
@@ -60,7 +63,11 @@ def test_change_log_chart_counts_the_entries_that_match_the_filter(site: Site) -
 def test_change_log_entry_details_have_labels_and_times(site: Site) -> None:
     with site.database.transaction() as tx:
         change_log.append_entry(
-            tx, "noted", lapses_at=1_803_009_881_141_996, size=7_000_000, hosts=[]
+            tx,
+            UnknownEvent(
+                kind="noted",
+                facts={"lapses_at": 1_803_009_881_141_996, "size": 7_000_000, "hosts": []},
+            ),
         )
     html = site.browser("stan").get("/changelog").text
     assert "<dt>Approval of the schedule ends</dt><dd><time " in html

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit import timeline as audit_timeline
 from bot.db import runs
 from bot.model import times
@@ -45,9 +45,11 @@ def test_changes_page_ranks_changes_before_denied_runs_checks_and_events(site: S
         )
         done = add_succeeded_run(tx, add_requested_run(tx))
         change_log.append_entry(
-            tx, "event", hosts=["lb1"], source="deploys", title="web 4.2 went out"
+            tx, events.ExternalEvent(hosts=("lb1",), source="deploys", title="web 4.2 went out")
         )
-        change_log.append_entry(tx, "event", hosts=["nas1"], source="deploys", title="elsewhere")
+        change_log.append_entry(
+            tx, events.ExternalEvent(hosts=("nas1",), source="deploys", title="elsewhere")
+        )
     text = Page(site.browser("dora").get("/changes?host=lb1").text).text
     assert "6 events on 1 host" in text or "4 events on 1 host" in text
     text = text.partition("Approved by Time")[2]

@@ -9,7 +9,8 @@ from urllib.parse import quote
 import pytest
 from markupsafe import Markup
 
-from bot.audit import change_log
+from bot.audit import change_log, events
+from bot.audit.event_type import UnknownEvent
 from bot.db import live_output, runs
 from bot.db.database import Transaction
 from bot.db.live_output import NewestLines
@@ -22,6 +23,7 @@ from runbooks import Report, Table
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import add_sample_runs
+from tests.events import build_event
 
 _ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
@@ -92,19 +94,9 @@ def _plant(tx: Transaction, text: str) -> int:
     for n, state in ((1, StepState.SUCCEEDED), (2, StepState.FAILED)):
         runs.record_intent(tx, run.id, n)
         runs.record_outcome(tx, StepRecord(run.id, n, state, 0, tx.now, 1, odd, odd))
-    facts = {"why": odd, "summary": odd, "title": odd, "plan": odd * 50, "fields": {odd: odd}}
-    for kind in (
-        "requested",
-        "planned",
-        "approved",
-        "step sending",
-        "step failed",
-        "verified",
-        odd[:32],
-    ):
-        change_log.append_entry(
-            tx, kind, run=run.id, person=odd[:64], host=odd[:64], list=[odd, odd], **facts
-        )
+    unknown = UnknownEvent(kind=odd[:32], facts={"summary": odd, "list": [odd], odd: {odd: odd}})
+    for event in (*(build_event(each, odd) for each in events.EVENT_TYPES), unknown):
+        change_log.append_entry(tx, event, run=run.id, person=odd[:64], host=odd[:64])
     runs.move_run(tx, waiting, State.DENIED, ended_at=tx.now, summary=odd)
     return run.id
 

@@ -3,6 +3,7 @@
 from sqlalchemy import text
 
 from bot.audit import change_log
+from bot.audit.event_type import UnknownEvent
 from bot.db import runs
 from bot.model.run import State
 from tests.bot.web.conftest import Site
@@ -38,7 +39,9 @@ def test_runs_row_shows_the_current_name_of_a_renamed_person(site: Site) -> None
 
 def test_change_log_row_shows_an_altered_entry_as_it_is_stored(site: Site) -> None:
     with site.database.transaction() as tx:
-        change_log.append_entry(tx, "noted", person="dora", told="the truth")
+        change_log.append_entry(
+            tx, UnknownEvent(kind="noted", facts={"told": "the truth"}), person="dora"
+        )
     browser = site.browser("stan")
     assert "the truth" in browser.get("/changelog").text
     with site.database.engine.connect() as raw:

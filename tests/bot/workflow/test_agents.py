@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, select, update
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
+from bot.audit.event_type import Event
 from bot.auth import agents, tokens
 from bot.db import history, tables
 from bot.db.database import Database
@@ -35,6 +36,7 @@ from tests.agents import (
 )
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import Harness, open_harness
+from tests.events import build_event
 from tests.policies import get_starter_rules
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
@@ -246,12 +248,16 @@ def test_agent_never_decides_whatever_it_calls(company: Harness):
     assert [name for name in done if not name.startswith(harmless)] == []
 
 
-@pytest.mark.parametrize("kind", ["approved", "denied", "grant created", "banned", "scheduled"])
-def test_log_accepts_no_decision_of_an_agent(company: Harness, kind: str):
+@pytest.mark.parametrize(
+    "event_type",
+    [events.Approved, events.Denied, events.GrantCreated, events.Banned, events.Scheduled],
+)
+def test_log_accepts_no_decision_of_an_agent(company: Harness, event_type: type[Event]):
+    event = build_event(event_type)
     with company.database.transaction() as tx, pytest.raises(NotAllowed, match="never decides"):
-        change_log.append_entry(tx, kind, person=TRIAGE)
+        change_log.append_entry(tx, event, person=TRIAGE)
     with company.database.transaction() as tx:
-        change_log.append_entry(tx, kind, person="olga")
+        change_log.append_entry(tx, event, person="olga")
 
 
 def test_agent_is_added_by_one_person_and_confirmed_by_another(tmp_path: Path):

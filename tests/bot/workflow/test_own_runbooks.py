@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text, update
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.db import tables
 from bot.db.database import StoreUnavailable
 from bot.execution import gate
@@ -59,7 +59,7 @@ def test_own_runbook_is_refused_until_two_people_have_enabled_it(harness: Harnes
         harness.service.enable_runbook(WORDS, person="olga")
     assert harness.request(SHOW).state is State.SUCCEEDED
     assert harness.approve(harness.request(ON)).state is State.SUCCEEDED
-    assert harness.list_entry_kinds().count(own_runbooks.ENABLED_KIND) == 2
+    assert harness.list_entry_kinds().count(events.LocalRunbookEnabled.kind) == 2
 
 
 def test_without_the_guard_an_own_runbook_runs_without_being_enabled(
@@ -131,7 +131,7 @@ def test_own_runbook_is_enabled_by_those_who_may_resume_and_alone_by_the_only_on
         state = small.service.enable_runbook(WORDS, person="olga", alone=True)
         assert state.is_enabled
         with small.database.reading() as tx:
-            (entry,) = change_log.list_entries_since(tx, own_runbooks.ENABLED_KIND, 0)
+            (entry,) = change_log.list_entries_since(tx, events.LocalRunbookEnabled.kind, 0)
         assert entry.facts["alone"] is True
         assert entry.facts["files"] == {MODULE: _INSTALLED[MODULE].digest}
         assert small.request(SHOW).state is State.SUCCEEDED
@@ -143,7 +143,7 @@ def test_unsigned_log_entry_does_not_enable_an_own_runbook(harness: Harness):
         tx.sql.execute(text("DROP TRIGGER entry_no_update"))
         tx.sql.execute(
             update(tables.entry)
-            .where(tables.entry.c.kind == own_runbooks.ENABLED_KIND)
+            .where(tables.entry.c.kind == events.LocalRunbookEnabled.kind)
             .values(signature="0" * 128)
         )
     assert harness.request(SHOW).state is State.REFUSED

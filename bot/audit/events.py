@@ -1,0 +1,1304 @@
+"""Every kind of entry in the change log, with its facts. Pure.
+
+Run `make docs` after a change: docs/change-log-entries.md is made from these classes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import field, replace
+from typing import Any
+
+from bot.audit.event_type import (
+    PERSON,
+    Document,
+    Event,
+    EventText,
+    NamePerson,
+    PersonId,
+    list_event_types,
+)
+from bot.model.agents import WRITTEN_BY_AGENT
+from bot.model.drift import DriftState
+from bot.model.run import ENDED_STATES, State, StepState, get_run_status
+from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
+from bot.model.times import SECOND, format_span
+
+_REASON = "{reason}"
+_SOURCE_LABELS = {
+    "slack": "in Slack",
+    "web": "on the web",
+    "api": "through the API",
+    "cli": "on the command line",
+    "mcp": "as an agent",
+    "schedule": "by schedule",
+}
+_DRIFT_TITLES: Mapping[str, str] = {
+    DriftState.CHANGED: "Changed outside Keyturn",
+    DriftState.MISSING: "Missing on the host",
+    DriftState.UNREADABLE: "Cannot be read",
+}
+
+
+class _WithReason(Event):
+    reason: str = ""
+
+
+class _OfPlan(Event):
+    """About the plan with this digest."""
+
+    digest: str
+
+
+class _OfPlanWithReason(_OfPlan, _WithReason):
+    pass
+
+
+# --- requests and plans ---
+
+
+class _Request(_WithReason):
+    runbook: str
+    values: Mapping[str, str]
+    request: str
+    source: str
+    undo_of: int | None = None
+    hosts: tuple[str, ...] = ()
+    timing: Document | None = None
+    guard_override: str = ""
+    ticket: str = ""
+    schedule: int | None = None
+    replan_of: int | None = None
+    editors: tuple[PersonId, ...] = ()
+    behalf: PersonId = ""
+    agent_owner: PersonId = ""
+    client: str = ""
+    token: str = ""
+    trace_id: str = ""
+
+
+class PlanRequested(
+    _Request,
+    kind="plan requested",
+    shown=EventText("Plan requested by {who}", _REASON, Tone.INFO, "person"),
+    by_agent=True,
+):
+    """A plan was requested, without its execution."""
+
+
+class Requested(_Request, kind="requested", decides=True, by_agent=True):
+    """A run was requested."""
+
+    def get_shown(self) -> EventText:
+        for_whom = " for {behalf}" if self.behalf else ""
+        where = _SOURCE_LABELS.get(self.source, "")
+        by_agent = f" ({WRITTEN_BY_AGENT})" if self.agent_owner else ""
+        return EventText(
+            f"Requested by {{who}}{for_whom} {where}".rstrip(),
+            f"“{_REASON}”{by_agent}" if self.reason else "",
+            Tone.INFO,
+            "person",
+        )
+
+
+class Planned(_OfPlan, kind="planned", decides=True):
+    """The plan of a run was made. An approval is for its digest."""
+
+    plan: Document
+    required_approvals: int = 0
+    approver_groups: tuple[str, ...] = ()
+    approvers: str = ""
+
+    def get_shown(self) -> EventText:
+        wanted = self.required_approvals
+        needed = "No approval needed"
+        if wanted:
+            needed = f"{wanted} approval{'s'[: wanted != 1]} needed"
+            needed += " from {approvers}" if self.approvers else ""
+        return EventText("Planned", f"{needed}; digest {{digest:.10}}", Tone.INFO, "list")
+
+
+class RateLimited(_WithReason, kind="rate limited", by_agent=True):
+    """A request was refused because there were too many."""
+
+    runbook: str
+
+
+class AgentRefused(_WithReason, kind="agent refused", by_agent=True):
+    """A request of an agent was refused."""
+
+    runbook: str
+
+
+class CounterProposed(_OfPlanWithReason, kind="counter-proposed"):
+    """An approver proposed other values, in a run of its own."""
+
+    proposal: int
+    values: Mapping[str, str]
+
+    @property
+    def changes(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.values.items())
+
+    def get_shown(self) -> EventText:
+        return EventText("{who} proposed other values", "{changes}", Tone.WARNING, "swap")
+
+
+class Proposed(
+    _WithReason,
+    kind="proposed",
+    shown=EventText("Proposed by {who}", "Instead of run {original_run}", Tone.INFO, "swap"),
+    decides=True,
+):
+    """The run holds the values that an approver proposed for another one."""
+
+    requested_by: PersonId
+    editors: tuple[PersonId, ...]
+    original_run: int
+    original_digest: str
+    values: Mapping[str, str]
+    request: str
+
+
+class Accepted(
+    _OfPlan,
+    kind="accepted",
+    shown=EventText("Accepted by {who}", "", Tone.SUCCESS, "check"),
+    decides=True,
+):
+    """The requester accepted a counter-proposal."""
+
+
+# --- approvals ---
+
+
+class Approved(
+    _OfPlanWithReason,
+    kind="approved",
+    shown=EventText("Approved by {who}", _REASON, Tone.SUCCESS, "key"),
+    decides=True,
+):
+    """A person approved the plan."""
+
+    factor: str = ""
+    on_behalf_of: PersonId = ""
+
+
+class ApprovalRefused(
+    _OfPlanWithReason,
+    kind="approval refused",
+    shown=EventText("Approval refused for {who}", _REASON, Tone.WARNING, "ban"),
+):
+    """A person tried to approve the plan, and may not."""
+
+
+class DenialRefused(
+    _OfPlanWithReason,
+    kind="denial refused",
+    shown=EventText("Denial refused for {who}", _REASON, Tone.WARNING, "ban"),
+):
+    """A person tried to deny the plan, and may not."""
+
+
+class MoreApprovalsNeeded(
+    _WithReason,
+    kind="more approvals needed",
+    shown=EventText("One more approval is needed", _REASON, Tone.WARNING, "key"),
+):
+    """The rules require more approvals at the start than before."""
+
+
+class _ToApprovers(Event):
+    people: tuple[PersonId, ...] = ()
+    approvers: str = ""
+
+
+class Reminded(
+    _ToApprovers,
+    kind="reminded",
+    shown=EventText("Approvers reminded", "Needs approval from {approvers}", Tone.INFO, "clock"),
+):
+    """Approvers were reminded of a pending run."""
+
+
+class Escalated(
+    _ToApprovers,
+    kind="escalated",
+    shown=EventText("Escalated", "Can now be approved by {approvers}", Tone.WARNING, "clock"),
+    decides=True,
+):
+    """No one decided in time, so others may approve as well."""
+
+
+class QuestionAsked(
+    _OfPlan,
+    kind="question asked",
+    shown=EventText("{who} asked a question", "{text}", Tone.WARNING, "question"),
+):
+    """An approver asked the requester a question."""
+
+    text: str
+
+
+class QuestionAnswered(
+    _OfPlan,
+    kind="question answered",
+    shown=EventText("{who} answered", "{text}", Tone.INFO, "person"),
+):
+    """The requester answered the open questions."""
+
+    text: str
+
+
+class Reassigned(
+    _OfPlanWithReason,
+    kind="reassigned",
+    shown=EventText("Reassigned to {assignee} by {who}", _REASON, Tone.INFO, "swap"),
+):
+    """An approver asked another one to decide."""
+
+    assignee: PersonId
+
+
+class TokenUsed(
+    Event,
+    kind="token used",
+    shown=EventText(
+        "{who} used the API", "To {action}, with the token {token}…", Tone.INFO, "key"
+    ),
+):
+    """The next entry was made through the API, with this token."""
+
+    token: str
+    action: str
+    key: str = ""
+    schedule: int | None = None
+
+
+# --- standing grants and delegations ---
+
+
+class GrantUsed(
+    Event,
+    kind="grant used",
+    shown=EventText(
+        "Approved by standing grant {grant}", "{uses} of {per_hour} this hour", Tone.SUCCESS, "key"
+    ),
+):
+    """A run needs no approval because of a standing grant."""
+
+    grant: int
+    granted_by: PersonId
+    uses: int
+    per_hour: int
+
+
+class _Grant(_WithReason):
+    grant: int
+    granted_by: PersonId
+    granted_to: PersonId
+    what: str
+    per_hour: int
+    until: str
+    source: str
+
+
+class GrantCreated(_Grant, kind="grant created"):
+    """A person approved a kind of run in advance."""
+
+
+class GrantRevoked(_Grant, kind="grant revoked", revokes="grant"):
+    """A standing grant was revoked."""
+
+
+class _Delegation(_WithReason):
+    delegation: int
+    delegator: PersonId
+    delegate: PersonId
+    area: str
+    until: str
+    source: str
+
+
+class DelegationCreated(_Delegation, kind="delegation created"):
+    """A person lets another one decide on their behalf."""
+
+
+class DelegationRevoked(_Delegation, kind="delegation revoked", revokes="delegation"):
+    """A delegation was ended early."""
+
+
+class DelegationEndsSoon(Event, kind="delegation ends soon"):
+    """Delegate and delegator receive a notice."""
+
+    delegation: int
+    delegator: PersonId
+    delegate: PersonId
+    ends_at: int
+
+
+# --- break-glass and reviews ---
+
+
+class BreakGlassRequested(
+    _OfPlanWithReason,
+    kind="break-glass requested",
+    shown=EventText("Break-glass requested by {who}", _REASON, Tone.WARNING, "alert"),
+):
+    """The requester wants emergency access, which they activate on the page of the run."""
+
+
+class BreakGlassRefused(
+    _OfPlanWithReason,
+    kind="break-glass refused",
+    shown=EventText("Break-glass refused for {who}", _REASON, Tone.WARNING, "ban"),
+):
+    """A person tried to use break-glass, and may not."""
+
+
+class BreakGlassActivated(
+    _OfPlanWithReason,
+    kind="break-glass activated",
+    shown=EventText("Break-glass activated by {who}", _REASON, Tone.DANGER, "alert"),
+    decides=True,
+    revokes=PERSON,
+):
+    """The run needs no approvals for a while. Until its review, its person has no second use."""
+
+    until: int
+    factor: str
+
+
+class ReviewRequired(
+    _OfPlan,
+    kind="review required",
+    shown=EventText("Another person must review it", "", Tone.WARNING, "eye"),
+    revokes=PERSON,
+):
+    """A run started under a rule with `@review`."""
+
+    rules: tuple[str, ...] = ()
+    on_duty: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+
+
+class BreakGlassReviewed(
+    _OfPlanWithReason,
+    kind="break-glass reviewed",
+    shown=EventText("Reviewed by {who}", _REASON, Tone.SUCCESS, "eye"),
+):
+    """Another person reviewed a run with break-glass, or under a rule with `@review`."""
+
+
+# --- execution ---
+
+
+class OnHold(_WithReason, kind="on hold"):
+    """A queued run waits, for example for a freeze or a lock."""
+
+
+class _ByWorker(Event):
+    worker: str = ""
+    fence: int = 0
+
+
+class Claimed(
+    _ByWorker,
+    kind="claimed",
+    shown=EventText("Starting on {host}", "Plans again before the first step", Tone.INFO, "lock"),
+):
+    """A worker took the lock of the host for the run."""
+
+
+class Resumed(
+    _ByWorker,
+    kind="resumed",
+    shown=EventText(
+        "Resumed by another worker", "{worker} executes the remaining steps", Tone.INFO, "lock"
+    ),
+):
+    """Another worker continues the run between two steps."""
+
+
+class LeaseTakenOver(
+    _ByWorker,
+    kind="lease taken over",
+    shown=EventText("Taken over", "No heartbeat from {worker}", Tone.WARNING, "lock"),
+):
+    """A worker sent no heartbeat, so another process took over its run."""
+
+
+class Started(
+    _OfPlan,
+    kind="started",
+    shown=EventText("Started", "The plan is still current", Tone.INFO, "play"),
+    decides=True,
+):
+    """The gate let the run start. A child run names its parent run."""
+
+    parent_run: int | None = None
+    part: str = ""
+
+
+class WaveStarted(Event, kind="wave started"):
+    """The next hosts of a run on several hosts start."""
+
+    hosts: tuple[str, ...]
+    reason: str
+
+    @property
+    def why(self) -> str:
+        return self.reason.capitalize()
+
+    def get_shown(self) -> EventText:
+        return EventText("Wave started: {hosts}", "{why}", Tone.INFO, "play")
+
+
+class StepSending(
+    Event,
+    kind="step sending",
+    shown=EventText("Step {step} sent", "{title}", Tone.INFO, "play"),
+    decides=True,
+):
+    """A step is about to be sent to its host. The entry is durable before that."""
+
+    step: int
+    title: str
+    command: str = ""
+
+
+class StepEnded(Event):
+    step: int
+    exit_status: int | None = None
+    output_sha256: str = ""
+    error: str = ""
+
+
+class StepSucceeded(
+    StepEnded,
+    kind="step succeeded",
+    shown=EventText("Step {step} succeeded", "{error}", Tone.SUCCESS, "check"),
+    decides=True,
+):
+    """A step succeeded."""
+
+
+class StepFailed(
+    StepEnded,
+    kind="step failed",
+    shown=EventText("Step {step} failed", "{error}", Tone.DANGER, "cross"),
+):
+    """A step failed, or was never sent."""
+
+
+class StepUnknown(
+    StepEnded,
+    kind="step unknown",
+    shown=EventText("Step {step} has an unknown outcome", "{error}", Tone.WARNING, "question"),
+):
+    """A step was sent, and its outcome is unknown."""
+
+
+STEP_ENDS: Mapping[StepState, type[StepEnded]] = {
+    StepState.SUCCEEDED: StepSucceeded,
+    StepState.FAILED: StepFailed,
+    StepState.UNKNOWN: StepUnknown,
+}
+
+
+class HostQueried(Event, kind="host queried"):
+    """Keyturn asked a host for the outcome of a step."""
+
+    step: int
+    result: str = ""
+
+    def get_shown(self) -> EventText:
+        title = "Queried {host} for the outcome of step {step}"
+        if not self.result:
+            return EventText(title, "", Tone.INFO, "question")
+        return EventText(title, "The host {result}", Tone.WARNING, "question")
+
+
+class HostAnswered(Event, kind="host answered"):
+    """A host returned what it knows about a step."""
+
+    step: int
+    result: str = ""
+    marker: str = ""
+    exit_status: int | None = None
+    started_at: int | None = None
+    ended_at: int | None = None
+    out_bytes: int | None = None
+    err_bytes: int | None = None
+    noted: bool = False
+
+    def get_shown(self) -> EventText:
+        tone = Tone.SUCCESS if self.exit_status == 0 else Tone.WARNING
+        return EventText("{host} returned the outcome", "The host {result}", tone, "eye")
+
+
+class RestoredByHost(Event, kind="restored by host"):
+    """A host restored what was before, since a change on probation was not confirmed."""
+
+    probation: str
+    exit_status: int | None = None
+
+    def get_shown(self) -> EventText:
+        return EventText(
+            "{host} restored {probation} by itself",
+            "The change was not confirmed on probation",
+            Tone.WARNING if self.exit_status == 0 else Tone.DANGER,
+            "back",
+        )
+
+
+class Verified(
+    Event,
+    kind="verified",
+    shown=EventText("Verified", "{current_state}", Tone.SUCCESS, "eye"),
+):
+    """The plan is empty after the last step."""
+
+    current_state: str
+
+
+class FollowedUp(Event, kind="followed up"):
+    """Work that continued on the host after its run has ended."""
+
+    summary: str
+    healthy: bool
+    output_sha256: str = ""
+
+    def get_shown(self) -> EventText:
+        if self.healthy:
+            return EventText("Follow-up finished", "{summary}", Tone.SUCCESS, "eye")
+        title = "Follow-up finished: needs attention"
+        return EventText(title, "{summary}", Tone.WARNING, "eye")
+
+
+class LegsClaimed(Event, kind="legs claimed"):
+    """The run may take down these redundant parts, and no other run may meanwhile."""
+
+    legs: tuple[str, ...]
+
+    @property
+    def parts(self) -> str:
+        return "; ".join(self.legs)
+
+    def get_shown(self) -> EventText:
+        return EventText("Legs claimed", "{parts}", Tone.INFO, "lock")
+
+
+class LegReleased(_WithReason, kind="leg released"):
+    """A redundant part that a run may have taken down is up again."""
+
+    legs: tuple[str, ...]
+
+    @property
+    def parts(self) -> str:
+        return "; ".join(self.legs)
+
+    def get_shown(self) -> EventText:
+        return EventText("Leg released by {who}", "{parts}: {reason}", Tone.SUCCESS, "check")
+
+
+class LegReleaseRefused(
+    Event,
+    kind="leg release refused",
+    shown=EventText("Release of a leg refused for {who}", "", Tone.WARNING, "ban"),
+):
+    """A person tried to release a redundant part by hand, and may not."""
+
+
+# --- ends of runs ---
+
+
+class RunEnded(_WithReason):
+    """The run is in the state that is the kind of the entry."""
+
+    summary: str = ""
+    healthy: bool | None = None
+    output_sha256: str = ""
+
+    def get_shown(self) -> EventText:
+        status = get_run_status(State(self.kind), needs_attention=self.healthy is False)
+        display = RUN_STATUS_DISPLAYS[status]
+        return EventText(display.label, "{summary}", display.tone, display.icon)
+
+
+class Succeeded(RunEnded, kind=State.SUCCEEDED.value, decides=True):
+    """The run did what was requested."""
+
+
+class Failed(RunEnded, kind=State.FAILED.value, decides=True):
+    """The run ended with an error."""
+
+
+class OutcomeUnknown(RunEnded, kind=State.UNKNOWN.value):
+    """The run waits until the outcome of a step is known."""
+
+
+class NoChanges(RunEnded, kind=State.NO_CHANGES.value, decides=True):
+    """The host was already as requested."""
+
+
+class Refused(RunEnded, kind=State.REFUSED.value, decides=True):
+    """The policy, the runbook or the gate refused the run."""
+
+
+class Denied(RunEnded, kind=State.DENIED.value, decides=True):
+    """An approver denied the run."""
+
+    def get_shown(self) -> EventText:
+        detail = _REASON if self.reason else "{summary}"
+        return EventText("Denied by {who}", detail, Tone.DANGER, "ban")
+
+
+class Expired(RunEnded, kind=State.EXPIRED.value, decides=True):
+    """The run did not start in time."""
+
+
+class Withdrawn(RunEnded, kind=State.WITHDRAWN.value, decides=True, by_agent=True):
+    """The requester withdrew the run, or what it belonged to has ended."""
+
+    def get_shown(self) -> EventText:
+        return EventText("Withdrawn by {who}", "{summary}", Tone.NEUTRAL, "back")
+
+    def describe(self, who: str, host: str, name_person: NamePerson) -> EventText:
+        shown = super().describe(who, host, name_person)
+        # The title says the same as the summary.
+        return replace(shown, detail="") if who else shown
+
+
+class Superseded(RunEnded, kind=State.SUPERSEDED.value, decides=True):
+    """Another run replaced the run."""
+
+
+class Stale(RunEnded, kind=State.STALE.value, decides=True):
+    """The host, the policy or the runbook changed after the plan was made."""
+
+
+class Stopped(RunEnded, kind=State.STOPPED.value, decides=True):
+    """The run ended because of a stop."""
+
+
+RUN_ENDS: Mapping[State, type[RunEnded]] = {
+    State.SUCCEEDED: Succeeded,
+    State.FAILED: Failed,
+    State.UNKNOWN: OutcomeUnknown,
+    State.NO_CHANGES: NoChanges,
+    State.REFUSED: Refused,
+    State.DENIED: Denied,
+    State.EXPIRED: Expired,
+    State.WITHDRAWN: Withdrawn,
+    State.SUPERSEDED: Superseded,
+    State.STALE: Stale,
+    State.STOPPED: Stopped,
+}
+# The ends after which a run never continues.
+FINAL_KINDS = frozenset(RUN_ENDS[state].kind for state in ENDED_STATES)
+
+
+# --- schedules ---
+
+
+class Scheduled(
+    Event,
+    kind="scheduled",
+    shown=EventText("Schedule {schedule} started", "", Tone.SUCCESS, "clock"),
+    decides=True,
+):
+    """An approved schedule begins."""
+
+    schedule: int
+    timing: Document
+    lapses_at: int
+    digest: str = ""
+
+
+class ScheduleChanged(_WithReason):
+    schedule: int
+
+
+class ScheduleSuspended(
+    ScheduleChanged,
+    kind="schedule suspended",
+    shown=EventText("Schedule {schedule} was suspended", _REASON, Tone.WARNING, "ban"),
+    decides=True,
+):
+    """A person suspended the schedule, or its owner may not request the run any more."""
+
+
+class ScheduleResumed(
+    ScheduleChanged,
+    kind="schedule resumed",
+    shown=EventText("Schedule {schedule} was resumed by {who}", _REASON, Tone.INFO, "play"),
+    decides=True,
+):
+    """A suspended schedule is active again."""
+
+
+class ScheduleLapsed(
+    ScheduleChanged,
+    kind="schedule lapsed",
+    shown=EventText("The approval of schedule {schedule} lapsed", _REASON, Tone.WARNING, "clock"),
+    decides=True,
+):
+    """The approval of the schedule is not valid any more."""
+
+
+class ScheduleEnded(
+    ScheduleChanged,
+    kind="schedule ended",
+    shown=EventText("Schedule {schedule} ended", _REASON, Tone.NEUTRAL, "back"),
+    decides=True,
+):
+    """A person ended the schedule, or another one replaced it."""
+
+
+class ScheduleLapsesSoon(Event, kind="schedule lapses soon"):
+    """Its owner and the owners of the area receive a notice."""
+
+    schedule: int
+    owner: PersonId
+    lapses_at: int
+
+
+class Fired(
+    Event,
+    kind="fired",
+    shown=EventText("Schedule {schedule} fired run {fired_run}", "", Tone.INFO, "clock"),
+):
+    """The schedule requested a run."""
+
+    schedule: int
+    due_at: int
+    fired_run: int
+
+
+class FireSkipped(
+    ScheduleChanged,
+    kind="fire skipped",
+    shown=EventText("Schedule {schedule} skipped a run", _REASON, Tone.NEUTRAL, "clock"),
+):
+    """The schedule requested no run at a due time."""
+
+    due_at: int
+
+
+class FiresMissed(
+    Event,
+    kind="fires missed",
+    shown=EventText(
+        "Schedule {schedule} missed {count}",
+        "Keyturn was not running then",
+        Tone.WARNING,
+        "clock",
+    ),
+):
+    """Keyturn was not running at these due times."""
+
+    schedule: int
+    count: int
+    first: int
+    last: int
+
+
+# --- drift ---
+
+
+class DriftChanged(Event):
+    """Something happened to a value that a run had set."""
+
+    key: str
+
+
+class DriftFound(DriftChanged, kind="drift found"):
+    """A value that a run had set is not as set."""
+
+    state: str
+    value: str = ""
+    set_value: str = ""
+    since: int | None = None
+    until: int | None = None
+
+    def get_shown(self) -> EventText:
+        title = _DRIFT_TITLES.get(self.state, "Drift found")
+        return EventText(title, "{key}: {value}", Tone.WARNING, "swap")
+
+
+class DriftEnded(DriftChanged, kind="drift ended"):
+    """A value is as set again, or a person answered its drift."""
+
+    state: str
+    seconds: int
+
+    @property
+    def span(self) -> str:
+        return format_span(self.seconds * SECOND)
+
+    def get_shown(self) -> EventText:
+        return EventText("Drift ended", "{key} after {span}", Tone.SUCCESS, "check")
+
+
+class DriftAdopted(
+    DriftChanged,
+    _WithReason,
+    kind="drift adopted",
+    shown=EventText("Value adopted by {who}", _REASON, Tone.INFO, "person"),
+):
+    """A person accepted the value that is on the host."""
+
+    value: str
+    set_value: str
+
+
+class DriftExpected(
+    DriftChanged,
+    _WithReason,
+    kind="drift expected",
+    shown=EventText("Another value is expected, by {who}", _REASON, Tone.INFO, "clock"),
+):
+    """A person lets the value vary until a time."""
+
+    until: int
+    range: str
+    value: str
+
+
+class DriftAnswerRefused(
+    _WithReason,
+    kind="drift answer refused",
+    shown=EventText("Answer to drift refused for {who}", _REASON, Tone.WARNING, "ban"),
+):
+    """A person tried to answer drift, and may not."""
+
+    key: str
+
+
+# --- output ---
+
+
+class ErasureRequested(
+    _WithReason,
+    kind="erasure requested",
+    shown=EventText("{who} requested to erase the output", _REASON, Tone.NEUTRAL, "person"),
+):
+    """A person requested that the output of a run is erased."""
+
+    source: str
+    login: str = ""
+
+
+class ErasureRefused(
+    _WithReason,
+    kind="erasure refused",
+    shown=EventText("Erasure refused for {who}", _REASON, Tone.WARNING, "ban"),
+):
+    """A person tried to confirm or decline an erasure, and may not."""
+
+    source: str
+    requested_by: PersonId = ""
+
+
+class ErasureDeclined(
+    _WithReason,
+    kind="erasure declined",
+    shown=EventText("{who} declined to erase the output", _REASON, Tone.NEUTRAL, "back"),
+):
+    """An owner declined an erasure."""
+
+    source: str
+    requested_by: PersonId
+
+
+class OutputErased(
+    _WithReason,
+    kind="output erased",
+    shown=EventText("Output erased by {who}", _REASON, Tone.NEUTRAL, "ban"),
+):
+    """An owner confirmed an erasure, and the output of these entries was erased."""
+
+    source: str
+    requested_by: PersonId
+    entries: tuple[int, ...]
+
+
+# --- stops and bans ---
+
+
+class StopRequested(
+    _WithReason,
+    kind="stop requested",
+    shown=EventText("Stop requested by {who}", _REASON, Tone.DANGER, "ban"),
+    decides=True,
+):
+    """The run sends nothing more."""
+
+
+class StopRefused(
+    _WithReason,
+    kind="stop refused",
+    shown=EventText("Stop refused for {who}", _REASON, Tone.WARNING, "ban"),
+):
+    """A person tried to stop a run or everything, and may not."""
+
+
+class ResumeRefused(Event, kind="resume refused"):
+    """A person tried to resume something, and may not."""
+
+
+class BanRefused(Event, kind="ban refused"):
+    """A person tried to ban another one, and may not."""
+
+
+class EverythingStopped(_WithReason, kind="everything stopped", revokes=PERSON):
+    """Nothing is sent to any host until it is resumed."""
+
+
+class EverythingResumed(_WithReason, kind="everything resumed"):
+    """The stop of everything was lifted."""
+
+    stopped_by: PersonId
+    stopped_at: int
+
+
+class Banned(_WithReason, kind="banned", revokes="banned_person"):
+    """A person can do nothing until the ban is lifted."""
+
+    banned_person: PersonId
+
+
+class BanLifted(_WithReason, kind="ban lifted"):
+    """A ban was lifted."""
+
+    banned_person: PersonId
+    banned_by: PersonId
+
+
+# --- agents ---
+
+
+class AgentAdded(Event, kind="agent added"):
+    """A program may make requests as soon as another person confirms it."""
+
+    agent: str
+    owner: PersonId
+    purpose: str
+    days: int
+
+
+class AgentConfirmed(Event, kind="agent confirmed"):
+    """Another person confirmed an agent."""
+
+    agent: str
+    owner: PersonId
+
+
+class AgentPaused(_WithReason, kind="agent paused"):
+    """An agent makes no requests until it is resumed."""
+
+    agent: str
+
+
+class AgentResumed(_WithReason, kind="agent resumed"):
+    """An agent may make requests again."""
+
+    agent: str
+
+
+class AgentEnded(_WithReason, kind="agent ended", revokes="agent"):
+    """An agent ended for good."""
+
+    agent: str
+
+
+# --- sign-in ---
+
+
+class _BySource(Event):
+    source: str
+
+
+class SignedIn(_BySource, kind="signed in"):
+    """A person signed in to the pages."""
+
+    method: str
+
+
+class SignedOut(_BySource, kind="signed out"):
+    """A person signed out."""
+
+
+class SessionEnded(_BySource, kind="session ended"):
+    """A person ended one of their sessions."""
+
+
+class SessionsEnded(_BySource, kind="sessions ended"):
+    """A person ended all of their sessions."""
+
+
+class SignInLinkCreated(_BySource, kind="sign-in link created"):
+    """A person can sign in once by a link."""
+
+
+class SignInRefused(_BySource, _WithReason, kind="sign-in refused"):
+    """A sign-in failed. At most one a minute is recorded."""
+
+    account: str = ""
+
+
+class UnknownUserRefused(_BySource, _WithReason, kind="unknown user refused"):
+    """An account in chat that no person in the policy has. At most one a minute is recorded."""
+
+    user: str
+    team: str
+
+
+class _Token(_BySource):
+    owner: PersonId
+    token: str
+    scopes: tuple[str, ...]
+    name: str
+    days: int | None = None
+    behalf: PersonId = ""
+
+
+class TokenCreated(_Token, kind="token created"):
+    """An API token was created. The entry holds the beginning of the token."""
+
+
+class TokenConfirmed(_Token, kind="token confirmed"):
+    """The person for whom an agent acts confirmed its token."""
+
+
+class TokenRevoked(_Token, kind="token revoked", revokes="token"):
+    """An API token was revoked for good."""
+
+
+class TokenRefused(_BySource, _WithReason, kind="token refused"):
+    """A token was not valid. At most one a minute is recorded."""
+
+    token: str = ""
+    owner: PersonId = ""
+
+
+class ForgeryRefused(Event, kind="forgery refused"):
+    """A session, sign-in link, token or agent in the database was not written by Keyturn."""
+
+    what: str
+    name: str
+    owner: PersonId
+
+
+class _Factor(_BySource):
+    owner: PersonId
+    method: str
+    factor: str
+
+
+class FactorEnrolled(_Factor, kind="factor enrolled"):
+    """A person enrolled a second factor."""
+
+
+class FactorConfirmed(_Factor, kind="factor confirmed"):
+    """An owner confirmed the second factor of another person."""
+
+
+class FactorRemoved(_Factor, kind="factor removed", revokes="factor"):
+    """A second factor was removed."""
+
+
+class AllFactorsRemoved(_BySource, _WithReason, kind="all factors removed"):
+    """Every second factor was removed on the command line."""
+
+    number: int
+
+
+class SteppedUp(_BySource, kind="stepped up"):
+    """A person entered their second factor."""
+
+    method: str
+    factor: str
+    counter: int
+
+
+class StepUpRefused(_BySource, kind="step-up refused"):
+    """A second factor was wrong."""
+
+    method: str
+
+
+# --- settings and the installation ---
+
+
+class PolicyChanged(Event, kind="policy changed"):
+    """Another version of the policy is valid from now on."""
+
+    old: str = ""
+    new: str
+    changed: tuple[str, ...] = ()
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    warnings: tuple[str, ...] = ()
+
+
+class PolicyInvalid(Event, kind="policy invalid"):
+    """There is no valid policy, so nothing can be requested or run."""
+
+    error: str
+
+
+class SettingsChanged(Event, kind="settings changed"):
+    """Keyturn started with other settings than before."""
+
+    settings: Mapping[str, str]
+    digest: str
+
+
+class WebhooksChanged(Event, kind="webhooks changed"):
+    """The sources and subscriptions of webhooks differ from before."""
+
+    webhooks: Document
+
+
+class LocalRunbooksChanged(Event, kind="local runbooks changed"):
+    """The installation's own runbooks differ from before."""
+
+    files: Mapping[str, str]
+    digest: str
+
+
+class LocalRunbookEnabled(Event, kind="local runbook enabled"):
+    """A person enabled one of the installation's own runbooks, as these files are."""
+
+    runbook: str
+    files: Mapping[str, str]
+    alone: bool = False
+
+
+class HostEnrolledAlone(Event, kind="host enrolled alone"):
+    """The only owner of an area added a host without a second person."""
+
+    fingerprint: str
+    login: str
+
+
+class DeliveriesRetried(Event, kind="deliveries retried"):
+    """Failed deliveries of a webhook are sent again."""
+
+    subscription: str
+    entries: int
+    login: str
+
+
+class WebhookRefused(_BySource, _WithReason, kind="webhook refused"):
+    """An incoming webhook was not valid. At most one a minute is recorded."""
+
+
+class ExternalEvent(Event, kind="event"):
+    """Another system sent an event."""
+
+    source: str
+    title: str = ""
+    hosts: tuple[str, ...] = ()
+    occurred_at: int | None = None
+    category: str = ""
+    reported_by: str = ""
+    detail: str = ""
+    url: str = ""
+
+
+class DigestDue(Event, kind="digest due"):
+    """Owners of areas receive the weekly digest."""
+
+
+# --- the log itself ---
+
+
+class KeyAdded(Event, kind="key"):
+    """This key signs the log from the next entry on."""
+
+    public: str
+    proof: str = ""
+
+
+class KeyInUse(Event, kind="key in use"):
+    """The first entry that a changed key signed."""
+
+    public: str
+
+
+class LogExported(Event, kind="log exported"):
+    """A person exported the log."""
+
+    login: str
+    format: str
+
+
+class LogVerified(Event, kind="log verified"):
+    """A person verified the log, and it was intact."""
+
+    login: str
+    key: str = ""
+
+
+class LoggingFailed(_WithReason, kind="logging failed"):
+    """The log could not be written for a while. The facts say what happened meanwhile."""
+
+    mark: str = ""
+    step: int | None = None
+    outcome: str = ""
+    exit_status: int | None = None
+    error: str = ""
+    current_state: str = ""
+    steps_left: int | None = None
+    state: str = ""
+    summary: str = ""
+
+    @property
+    def happened(self) -> str:
+        facts: dict[str, Any] = {**self.encode(), "mark": None}
+        return "; ".join(f"{name} {fact}" for name, fact in facts.items() if fact is not None)
+
+    def get_shown(self) -> EventText:
+        title = "The change log could not be written"
+        return EventText(title, "{happened}", Tone.WARNING, "question")
+
+
+class LossAcknowledged(_WithReason, kind="loss acknowledged"):
+    """A person acknowledged that entries were lost, for example by a failover."""
+
+    first: int
+    lost: int
+    login: str = ""
+
+
+class Restored(Event, kind="restored"):
+    """The database was restored from a backup."""
+
+    login: str
+    created_at: int
+    entries: int
+    head: str
+    witnessed: int
+    runs: tuple[int, ...] = ()
+
+
+class BackedUp(Event, kind="backed up"):
+    """A backup was written."""
+
+    login: str
+    file: str
+    rows: int
+    entries: int
+    head: str
+
+
+class DatabaseMoved(Event, kind="database moved"):
+    """The database was copied to another server."""
+
+    login: str
+    rows: int
+    old_engine: str
+    new_engine: str
+
+
+# Every class with a kind, in the order of this module.
+EVENT_TYPES = tuple(list_event_types())
