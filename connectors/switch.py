@@ -33,6 +33,10 @@ _STOPPED = re.compile(r"^(\S+)\s.*\berr-?disabled +(\S+(?: \S+)*)", re.MULTILINE
 _PORT = re.compile(r"([a-z-]+) ?(\d+(?:[/.:]\d+)*)")
 _DELL_CHANNEL = re.compile(r"(ch\d+)((?:\s+\S+){5})\s+(Up|Down|Not Present)\s*")
 
+NO_PORTS = (
+    "the device lists no port: check the rights of its login, and its platform in the inventory"
+)
+
 
 @dataclass(frozen=True)
 class SwitchPort:

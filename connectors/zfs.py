@@ -32,6 +32,10 @@ _OR_NO_SUCH_OPTION = frozenset({0, 2})
 _EXACTLY = ("status", "-j", "--json-int", "-T", "u", "-v", "-L", "-P")
 # The longest measurement of traffic.
 MAX_SECONDS = 60
+NO_POOLS = (
+    "`zpool list` is empty: `zpool import` on the host lists pools that were not imported at the "
+    "start; import them, or remove the tag zfs"
+)
 _COLUMNS = "name,size,allocated,free,capacity,health"
 # On a pool that lost its disks these would wait forever; zfs-fuse takes some seconds anyway.
 _SCRUB_DEADLINE = 60

@@ -19,6 +19,12 @@ class StickTables:
     peers: tuple[Peer, ...] = ()
 
 
+_MISSING = (
+    "HAProxy's `show table` lists none, so no client can be marked: define a stick-table in its "
+    "configuration"
+)
+
+
 class ListStickTables(
     Check[StickTables],
     words="abusers tables",
@@ -38,7 +44,7 @@ class ListStickTables(
     def report(self, tables: StickTables) -> Report:
         heads = tables.heads
         if not heads:
-            return Report(f"{self.host} has no stick tables")
+            return Report.from_findings(f"{self.host} has no stick tables", [_MISSING])
         fullest = sorted(heads, key=_compute_fill, reverse=True)
         full = [head for head in fullest if _compute_fill(head) >= _NEARLY_FULL]
         lost = [peer for peer in tables.peers if peer.shared_tables and not peer.is_connected]

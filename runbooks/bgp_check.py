@@ -6,6 +6,11 @@ from connectors.command import QueryRunner
 from connectors.errors import SetupError
 from runbooks import Check, Host, Report, Table, make_host_field
 
+_MISSING = (
+    "`show bgp summary` of FRR lists no neighbour in any VRF or family: load the configuration of "
+    "bgpd, or remove the tag bgp"
+)
+
 
 class CheckBgp(
     Check[Sequence[BgpPeer]],
@@ -25,7 +30,7 @@ class CheckBgp(
 
     def report(self, peers: Sequence[BgpPeer]) -> Report:
         if not peers:
-            return Report(f"{self.host} has no BGP peers")
+            return Report.from_findings(f"{self.host} has no BGP peers", [_MISSING])
         findings = [finding for peer in peers for finding in _list_findings(peer)]
         up = sum(peer.state == "Established" for peer in peers)
         return Report.from_findings(

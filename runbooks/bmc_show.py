@@ -50,6 +50,11 @@ class ShowBmc(
             yield f"the BMC does not report whether {self.host} is on"
         if state.machine.health not in ("ok", ""):
             yield f"the BMC reports the health of {self.host} as {state.machine.health}"
+        if not state.machine.health and not any(sensor.health for sensor in state.sensors):
+            yield (
+                "the BMC reports no health, neither of the server nor of a sensor: compare with "
+                "its own pages, and update its firmware"
+            )
         for sensor in state.sensors:
             if sensor.health not in ("ok", ""):
                 reading = f" ({sensor.reading})" if sensor.reading else ""

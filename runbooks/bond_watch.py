@@ -49,6 +49,7 @@ class BondWatch(
         sent = sum(each.sent for each in members)
         received = sum(each.received for each in members)
         findings = [
+            *(() if members else (f"{self.bond} has no members: it carries no traffic",)),
             *_list_membership_changes(samples),
             *(each for m in members for each in _list_findings(m)),
         ]

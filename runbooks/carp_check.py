@@ -11,6 +11,11 @@ from runbooks import Check, Host, Refused, Report, Table, make_host_field
 # What each host knows, by host.
 Pair = Mapping[str, CarpHost]
 
+_MISSING = (
+    "configure CARP and `service netif restart` (FreeBSD) or `sh /etc/netstart` (OpenBSD), or "
+    "remove the tag carp"
+)
+
 
 class CheckCarp(
     Check[Pair],
@@ -36,12 +41,14 @@ class CheckCarp(
 
     def report(self, pair: Pair) -> Report:
         rows = [_format_row(host, group) for host, known in pair.items() for group in known.groups]
-        if not rows:
-            return Report(f"No CARP group on {' and '.join(pair)}")
         findings = [
             *(finding for host, known in pair.items() for finding in _list_findings(host, known)),
             *(_list_pair_findings(pair) if len(pair) > 1 else ()),
         ]
+        if not rows:
+            names = " and ".join(pair)
+            absent = f"ifconfig lists no interface with a vhid on {names}: {_MISSING}"
+            return Report.from_findings(f"No CARP group on {names}", [absent, *findings])
         vhids = {group.vhid for known in pair.values() for group in known.groups}
         return Report.from_findings(
             f"{format_count(len(vhids), 'CARP group')} on {' and '.join(pair)}: "

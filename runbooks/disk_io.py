@@ -9,6 +9,7 @@ from connectors.iostat import DiskUse
 from runbooks import Check, Host, Report, Table
 
 _BUSY = 90
+_MISSING = "iostat lists no device, as in a container: measure on the host that has the disks"
 
 
 class DiskTraffic(
@@ -29,6 +30,8 @@ class DiskTraffic(
         working = sorted(
             (use for use in uses if use.request_rate), key=lambda use: use.busy, reverse=True
         )
+        if not uses:
+            return Report.from_findings(f"{self.host} has no disk that iostat lists", [_MISSING])
         if not working:
             return Report(f"In {self.seconds} s, all disks of {self.host} were idle")
         saturated = [use for use in working if use.is_saturated]

@@ -19,6 +19,11 @@ _CROSSED = (
     "routing on the outside, or let the groups track the same object so that they move together"
 )
 
+_MISSING = (
+    "the router lists neither standby nor VRRP groups: if they are gone, restore its "
+    "configuration; a router that has none needs no `hsrp check`"
+)
+
 
 class HsrpCheck(
     Check[Pair],
@@ -44,7 +49,9 @@ class HsrpCheck(
 
     def report(self, pair: Pair) -> Report:
         if not any(pair.values()):
-            return Report(f"No HSRP or VRRP group on {' and '.join(pair)}")
+            return Report.from_findings(
+                f"No HSRP or VRRP group on {' and '.join(pair)}", [_MISSING]
+            )
         findings = [
             *(
                 finding

@@ -66,6 +66,12 @@ def _read(run_query: QueryRunner, host: str, part: msa.Part, kind: str) -> tuple
 
 
 def _list_findings(state: ArrayState) -> Iterator[str]:
+    if not state.system:
+        yield "the array returned no system, so its health is unknown: check its login's role"
+    parts = {"controller": state.controllers, "disk": state.disks, "volume": state.volumes}
+    for name, listed in parts.items():
+        if not listed:
+            yield f"the array returned no {name}: compare with its own console"
     for system in state.system:
         yield from msa.list_problems("the system", system)
     for each in state.controllers:

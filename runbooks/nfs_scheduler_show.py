@@ -31,6 +31,11 @@ class ExportState:
     """By kernel name."""
 
 
+_MISSING = (
+    "the kernel has no exports: check /etc/exports, run `exportfs -ra`, or remove the tag nfs"
+)
+
+
 class ShowScheduler(
     Check[ExportState],
     words="nfs scheduler show",
@@ -74,7 +79,7 @@ class ShowScheduler(
 
     def report(self, storage: ExportState) -> Report:
         if not storage.exports:
-            return Report(f"{self.host} exports nothing by NFS")
+            return Report.from_findings(f"{self.host} exports nothing by NFS", [_MISSING])
         disks = {node.kernel_name for each in storage.exports for node in each.disks}
         exports = len(storage.exports)
         return Report.from_findings(

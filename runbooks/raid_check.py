@@ -18,6 +18,12 @@ _READ_ERRORS = (CommandError, CommandTimeoutError, ParseError)
 _MIRRORS = ("raid1", "raid10")
 _PROGRESS = "{action} at {percent:.1f} %, about {minutes_left:.0f} min left"
 
+_MISSING = (
+    "/proc/mdstat has no array, and no RAID program or smartctl lists a controller or a disk, so "
+    "nothing was checked: install smartmontools, set raid.program in the inventory, or do not "
+    "check RAID here"
+)
+
 
 @dataclass(frozen=True)
 class RaidState:
@@ -118,6 +124,7 @@ class CheckRaid(
             *(what for each in raid_state.controllers for what in _list_controller_findings(each)),
             *(what for each in raid_state.disks for what in _list_disk_findings(each)),
             *raid_state.errors,
+            *([_MISSING] if not rows and not raid_state.errors else ()),
         ]
         parts = filter(None, (_format_array_counts(raid_state), _format_disk_counts(raid_state)))
         return Report.from_findings(

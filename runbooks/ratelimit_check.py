@@ -17,6 +17,12 @@ class RateLimitState:
     """None where no log was written."""
 
 
+_MISSING = (
+    "nginx's configuration has no limit_req_zone, so no rate is limited: define a zone and apply "
+    "it with limit_req"
+)
+
+
 class RatelimitCheck(
     Check[RateLimitState],
     words="ratelimit check",
@@ -37,7 +43,9 @@ class RatelimitCheck(
         limits, counts = limited.limits, limited.counts
         findings = [*_list_findings(limited)]
         if not limits.zones:
-            return Report(f"nginx on {self.host} has no request limits", findings=findings)
+            return Report.from_findings(
+                f"nginx on {self.host} has no request limits", [_MISSING, *findings]
+            )
         refused = sum(counts.refused.values()) if counts else 0
         return Report.from_findings(
             f"nginx on {self.host} has {format_count(len(limits.zones), 'rate limit')} and "

@@ -1,7 +1,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from connectors import switch_tables
+from connectors import switch, switch_tables
 from connectors.command import QueryRunner
 from connectors.switch_tables import PortErrors
 from runbooks import (
@@ -40,6 +40,10 @@ class SwitchErrors(
     def report(self, counts: ErrorCounts) -> Report:
         before = _get_totals(counts.earlier)
         new = {each.port: _count_new(each, before) for each in counts.ports}
+        if not counts.ports:
+            return Report.from_findings(
+                f"{self.host} has counted errors on no port", [switch.NO_PORTS]
+            )
         growing = [f"{port} has {count:,} new errors" for port, count in new.items() if count]
         since = f" since {counts.earlier.time:%Y-%m-%d %H:%M} UTC" if counts.earlier else ""
         with_errors = [each for each in counts.ports if each.total]

@@ -23,6 +23,7 @@ class SwitchPorts(
     def report(self, ports: tuple[SwitchPort, ...]) -> Report:
         stopped = [port for port in ports if port.state not in _QUIET]
         findings = [
+            *(() if ports else (switch.NO_PORTS,)),
             *(self._format_stop(port) for port in stopped),
             *(
                 f"{_format_port(port)} runs in half duplex: enable autonegotiation at both ends"

@@ -27,9 +27,12 @@ class SwitchVlans(
         return Report.from_findings(
             f"{self.host} has {format_count(len(used), 'VLAN')}",
             [
-                f"VLAN {vlan.number} ({vlan.name}) is {vlan.state}: its ports carry no traffic"
-                for vlan in used
-                if vlan.state != "active"
+                *(() if vlans else ("the device lists no VLAN: check the rights of its login",)),
+                *(
+                    f"VLAN {vlan.number} ({vlan.name}) is {vlan.state}: its ports carry no traffic"
+                    for vlan in used
+                    if vlan.state != "active"
+                ),
             ],
             table=Table(
                 self.columns,

@@ -11,6 +11,10 @@ from runbooks import Check, Host, Report, Table, make_host_field
 
 # OpenVPN writes its status file every minute by default.
 _OLD_SECONDS = 180
+_MISSING = (
+    "no status file of OpenVPN at openvpn.status, and no connection or tunnel of strongSwan by "
+    "swanctl or ipsec: start the VPN, set openvpn.status in the inventory, or remove the tag vpn"
+)
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class CheckVpn(
         findings = [
             *(found for server in state.servers for found in _list_server_findings(server)),
             *_list_connection_findings(state),
+            *([_MISSING] if not (state.servers or state.connections or state.tunnels) else ()),
         ]
         return Report.from_findings(
             f"{self.host} has {_format_summary(state)}",
@@ -80,7 +85,7 @@ def _format_summary(state: VpnState) -> str:
         wanted = {each.name for each in state.connections if not each.waits_for_peers}
         names = wanted | established
         parts.append(f"{len(established)} of {len(names)} IPsec connections established")
-    return " and ".join(parts) or "no VPN: neither OpenVPN's status files nor strongSwan"
+    return " and ".join(parts) or "no VPN"
 
 
 def _list_server_findings(server: OpenVpn) -> Iterator[str]:

@@ -36,7 +36,7 @@ class PoolTraffic(
     def report(self, traffic: Sequence[DeviceTraffic]) -> Report:
         pools = [each for each in traffic if each.depth == 0]
         if not pools:
-            return Report(f"{self.host} has no ZFS pools")
+            return Report.from_findings(f"{self.host} has no ZFS pools", [zfs.NO_POOLS])
         return Report(
             f"In {self.seconds} s, {'; '.join(_format_traffic(pool) for pool in pools)}",
             table=Table(

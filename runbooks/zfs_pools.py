@@ -44,7 +44,7 @@ class ListPools(
     def report(self, pools: PoolState) -> Report:
         storage = pools.storage
         if not storage.pools:
-            return Report(f"{self.host} has no ZFS pools")
+            return Report.from_findings(f"{self.host} has no ZFS pools", [zfs.NO_POOLS])
         findings = [
             finding
             for pool in storage.pools

@@ -30,9 +30,9 @@ def test_stick_table_that_is_nearly_full_is_a_finding():
     assert report.summary.startswith("lb1 has 2 stick tables")
 
 
-def test_haproxy_without_stick_tables_is_healthy():
+def test_haproxy_without_stick_tables_needs_attention():
     assert LOOK.report(StickTables(())).summary == "lb1 has no stick tables"
-    assert LOOK.report(StickTables(())).healthy
+    assert not LOOK.report(StickTables(())).healthy
 
 
 def test_one_stick_table_is_counted_in_the_singular():

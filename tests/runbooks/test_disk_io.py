@@ -55,7 +55,7 @@ def test_disk_io_names_several_saturated_disks():
 def test_disk_io_of_idle_disks_is_healthy():
     report = LOOK.report([replace(SLOW, reads=0.0, busy=0.0)])
     assert report.summary == "In 3 s, all disks of nas1 were idle"
-    assert LOOK.report([]).healthy
+    assert report.healthy
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_hsrp_check_reports_a_router_without_groups():
         {("r1", STANDBY): "", ("r1", VRRP): Answer(1, "% Invalid input\n")}, platforms=CISCO
     )
     report = ONE.report(ONE.read(routers.run_query))
-    assert report.healthy
+    assert not report.healthy
     assert report.summary == "No HSRP or VRRP group on r1"
 
 

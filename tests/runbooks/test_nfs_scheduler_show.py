@@ -110,11 +110,11 @@ def test_nfs_export_from_zfs_is_referred_to_the_zfs_runbooks():
     assert "run `zfs io`" in seen.findings[0]
 
 
-def test_host_without_nfs_exports_is_healthy():
+def test_nfs_host_without_exports_needs_attention():
     seen = SHOW.report(
         SHOW.read(build_file_server_fleet({str(mounts.query_exports().command): ""}).run_query)
     )
-    assert (seen.summary, seen.healthy) == ("nas1 exports nothing by NFS", True)
+    assert (seen.summary, seen.healthy) == ("nas1 exports nothing by NFS", False)
 
 
 @pytest.mark.parametrize(

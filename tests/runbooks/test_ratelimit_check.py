@@ -60,7 +60,7 @@ def test_rate_limit_counts_without_an_error_log_are_unknown():
 def test_ratelimit_check_reports_a_host_without_limits():
     report = CHECK.report(RateLimitState(RateLimits((), (), status=503, dry_run=False), None))
     assert report.summary == "nginx on web1 has no request limits"
-    assert report.healthy
+    assert not report.healthy
 
 
 def test_ratelimit_check_reads_configuration_and_error_log():
