@@ -1,12 +1,11 @@
 """Every command of `keyturn`, and its entry in the change log."""
 
 from collections.abc import Iterator
-from importlib.resources import files
-from pathlib import Path
 
 import click
 
 from bot.__main__ import main
+from bot.audit import events
 
 READ_ONLY = "looks"
 # Through the service, with a token: what holds for its owner holds there.
@@ -87,12 +86,12 @@ COMMANDS = {
     "runbooks": READ_ONLY,
     "runs": SERVICE,
     "schedule add": "requested",
-    "schedule end": "schedule {state}",
+    "schedule end": "schedule ended",
     "schedule list": READ_ONLY,
     "schedule next": READ_ONLY,
     "schedule resume": "schedule resumed",
     "schedule show": READ_ONLY,
-    "schedule suspend": "schedule {state}",
+    "schedule suspend": "schedule suspended",
     "schedule take": "requested",
     "serve": "settings changed",
     "runbook enable": "local runbook enabled",
@@ -185,11 +184,5 @@ def test_command_missing_from_the_table_is_detected():
 
 
 def test_every_changing_command_has_a_change_log_entry():
-    sources = "".join(_read(Path(str(files("bot")))))
     kinds = {kind for kind in COMMANDS.values() if kind not in {READ_ONLY, SERVICE, FILES}}
-    assert [kind for kind in kinds if f'"{kind}"' not in sources] == []
-
-
-def _read(folder: Path) -> Iterator[str]:
-    for file in folder.rglob("*.py"):
-        yield file.read_text()
+    assert kinds - {each.kind for each in events.EVENT_TYPES} == set()
