@@ -106,7 +106,7 @@ def _parse_pool(block: str) -> tuple[Pool, Sequence[OddRow]]:
         _join_lines(known.get("status", ())),
         _join_lines(known.get("action", ())),
     )
-    # The name of the pool tells what the row is about.
+    # The name of the pool shows which pool the row is about.
     odd = [*vdevs.odd, *scans.odd]
     return pool, [make_odd_row(f"{pool.name}: {row.text}", row.reason) for row in odd]
 

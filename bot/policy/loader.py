@@ -445,9 +445,9 @@ def _list_former_references(
         if not _is_former_reference(reference, names, former_names):
             raise NoPolicyError(_describe_unknown_reference(reference, names))
         fix = "list it under roles: there" if reference.kind == "Role" else "remove the name"
-        nobody = "no one has" if reference.kind == "Role" else "people.yaml no longer has"
+        verb = "no one has" if reference.kind == "Role" else "people.yaml no longer has"
         yield PolicyProblem(
-            f'rule "{reference.rule}": {nobody} the {reference.kind.lower()} "{reference.name}": '
+            f'rule "{reference.rule}": {verb} the {reference.kind.lower()} "{reference.name}": '
             f"correct it, give it to a person in people.yaml, or {fix}",
             "policy.cedar",
             reference.line,

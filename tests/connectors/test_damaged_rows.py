@@ -352,7 +352,7 @@ def test_damaged_row_of_a_document_costs_only_itself(name: str):
         rows: Any = whole
         for step in document.place:
             rows = rows[step]
-        key = 0 if isinstance(rows, list) else next(iter(cast("dict[str, Any]", rows)))
+        key: Any = 0 if isinstance(rows, list) else next(iter(cast("dict[str, Any]", rows)))
         rows[key] = damage
         odd = check_damage(parse, document.text, json.dumps(whole), lost=1 + _count_below(name))
         assert odd

@@ -72,6 +72,7 @@ def test_stop_agent_without_a_name_or_stop_all_with_one_is_refused(
 def test_mcp_command_bridges_standard_input_and_output(served: Harness, version: str):
     add(served)
     token = keyturn(served, "agent", "token", "triage-bot", "--for", "dora").stdout.strip()
+    served.service.tokens.confirm_token(1, person="dora", source="web")
     prefix = "io.modelcontextprotocol/"
     about: dict[str, object] = {"protocolVersion": version, "clientCapabilities": {}}
     about["clientInfo"] = {"name": "test", "version": "1"}
