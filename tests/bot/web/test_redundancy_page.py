@@ -1,5 +1,7 @@
 """Redundancy pages: services with their margins, and each fault tree."""
 
+import re
+
 import pytest
 
 from tests.bot.web.conftest import Site
@@ -72,3 +74,10 @@ def test_run_page_shows_the_cut_set_that_refused_the_change(site: Site):
     assert "lb2 could not be reached at" in page.text
     assert "This change would take lb1 down too" in page.text
     assert "cut set shop: lb1, lb2" in page.text
+
+
+def test_each_heading_of_the_fault_tree_page_names_one_landmark(site: Site):
+    html = site.browser("dora").get("/redundancy/shop").text
+    names = re.findall(r'aria-labelledby="([^"]+)"', html)
+    assert "picture" in names
+    assert len(names) == len(set(names))
