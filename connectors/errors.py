@@ -58,6 +58,10 @@ class LoginError(HostError):
     """The host's key matches, but the host refuses Keyturn's login."""
 
 
+class NoCommandsError(LoginError):
+    """The login succeeds, but runs no commands, such as one with nologin as its shell."""
+
+
 class WeakAlgorithmsError(HostError):
     """The host offers only algorithms that Keyturn refuses."""
 

@@ -16,6 +16,7 @@ from connectors.command import NO_HOOKS, Answer, RunHooks, Shell
 from connectors.errors import (
     CommandTimeoutError,
     HostError,
+    NoCommandsError,
     OutputLimitError,
     SetupError,
     UnknownOutcomeError,
@@ -44,6 +45,8 @@ _STATUS_SECONDS = 1.0
 _READ_BYTES = 1024 * 1024
 # How often a sender checks whether the command has ended while the host reads no more.
 _SEND_SECONDS = 0.2
+# An exit status that no forced command and no shell such as nologin has.
+_PROBE_STATUS = 73
 
 
 def connect(
@@ -176,10 +179,24 @@ class SshSession:
             if watch.is_silent:
                 raise self._make_silence_error() from None
             if isinstance(error, UnknownOutcomeError):
+                if running.has_ended_unstarted and not self._can_run_commands():
+                    raise self._make_no_commands_error(running.last_line) from None
                 raise
             raise self._make_hang_up_error() from None
         finally:
             running.close()
+
+    def _can_run_commands(self) -> bool:
+        """Return whether the login runs what it is sent; True if that is unknown.
+
+        Missing output is no proof: a forced command may run the command and hide its output.
+        """
+        with contextlib.suppress(Exception), self._open_channel() as channel:
+            channel.settimeout(self._limits.channel)
+            channel.exec_command(f"exit {_PROBE_STATUS}")
+            if channel.status_event.wait(self._limits.channel) and channel.exit_status >= 0:
+                return channel.exit_status == _PROBE_STATUS
+        return True
 
     def _open_channel(self) -> paramiko.Channel:
         began = time.monotonic()
@@ -259,6 +276,14 @@ class SshSession:
             f"ended. {unknown}"
         )
 
+    def _make_no_commands_error(self, last_line: str) -> NoCommandsError:
+        return NoCommandsError(
+            f"the login {self._host.user} on {self._host.name} runs no commands{last_line}: its "
+            "shell is one such as nologin, or its sshd forces another command (ForceCommand, or "
+            "command= in authorized_keys). Give it a shell such as /bin/sh, without a forced "
+            "command. Nothing was started"
+        )
+
     def _make_silence_error(self) -> UnknownOutcomeError:
         return UnknownOutcomeError(
             f"{self._host.name} did not answer for {self._limits.unacknowledged:g} s after the "
@@ -286,6 +311,17 @@ class _RunningCommand:
         self._stdin_thread: threading.Thread | None = None
         # When the host may have received the command, by the monotonic clock; 0 before.
         self.started_at = 0.0
+
+    @property
+    def has_ended_unstarted(self) -> bool:
+        """Whether the host ended it before the script printed its first line."""
+        is_over = bool(self._channel.eof_received or self._channel.closed)
+        return is_over and not self._wrapped.has_started
+
+    @property
+    def last_line(self) -> str:
+        """The last line of output, in brackets; "" for none."""
+        return self._wrapped.format_last_line()
 
     def start(self) -> None:
         """Send the command, and the line that the script on the host waits for."""

@@ -225,7 +225,7 @@ class WrappedCommand:
         if end is None:
             raise UnknownOutcomeError(
                 "the output ended before the command did, so its outcome is unknown"
-                f"{self._format_last_line()}: check the host"
+                f"{self.format_last_line()}: check the host"
             )
         if end in _NOT_STARTED:
             marker = self._shell.marker
@@ -244,7 +244,7 @@ class WrappedCommand:
         output, left_out = kept.read_after(self._begin)
         return _decode(output[: -len(f"{self._word} {end}\n")]), left_out
 
-    def _format_last_line(self) -> str:
+    def format_last_line(self) -> str:
         """Return the last line of output for an error message: often the login shell's own."""
         for kept in (self.err, self.out):
             output, _ = kept.read_after(self._begin)

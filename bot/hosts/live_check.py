@@ -15,6 +15,7 @@ from connectors.errors import (
     HostError,
     HostKeyMismatchError,
     LoginError,
+    NoCommandsError,
     ParseError,
     SetupError,
     UnreachableError,
@@ -184,6 +185,8 @@ def _find_blocked_jump_host(fleet: Fleet, host: Host) -> str:
     for jump in _list_jump_hosts(fleet.inventory, host):
         try:
             fleet.run_query(jump.name, _USER_ID_QUERY)
+        except NoCommandsError:
+            continue  # a jump host needs to forward connections only, not to run commands
         except (
             UnreachableError,
             HostKeyMismatchError,
@@ -193,7 +196,7 @@ def _find_blocked_jump_host(fleet: Fleet, host: Host) -> str:
         ):
             return jump.name
         except HostError:
-            continue  # a jump host needs to forward connections only, not to run commands
+            continue
     return ""
 
 

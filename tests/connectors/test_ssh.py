@@ -1,7 +1,9 @@
 """One SSH connection, to real OpenSSH servers and to servers that are not SSH."""
 
 import os
+import re
 import resource
+import shlex
 import signal
 import socket
 import subprocess
@@ -26,6 +28,7 @@ from connectors.errors import (
     HostError,
     HostKeyMismatchError,
     LoginError,
+    NoCommandsError,
     OutputLimitError,
     SetupError,
     UnknownOutcomeError,
@@ -285,12 +288,79 @@ def test_program_cannot_find_the_secret_word_that_ends_its_step(
     assert error.value.started is None
 
 
-def test_account_with_a_forced_command_has_unknown_outcome_with_its_output():
+@pytest.mark.parametrize(
+    ("forced", "output"),
+    [
+        ("echo go away; exit 0", "go away"),
+        ("/usr/sbin/nologin", "This account is currently not available"),
+        ("/bin/false", "runs no commands: "),
+        ("internal-sftp", "runs no commands"),
+        ("kill -9 $$", ""),
+    ],
+)
+def test_login_with_a_forced_command_is_named_as_one_that_runs_no_commands(
+    forced: str, output: str
+):
     with ExitStack() as stack:
-        strict = stack.enter_context(Sshd(options=["ForceCommand echo go away; exit 0"]))
+        strict = stack.enter_context(Sshd(options=[f"ForceCommand {forced}"]))
         session = stack.enter_context(open_session(strict))
-        with pytest.raises(UnknownOutcomeError, match="go away"):
+        with pytest.raises(HostError) as error:
             session.run(Shell(("true",)))
+        if output:
+            _require_no_commands(error.value, strict, output)
+        else:  # a signal says nothing of the next command
+            assert error.value.started is None
+
+
+def test_key_with_a_forced_command_is_named_as_one_that_runs_no_commands():
+    with ExitStack() as stack:
+        strict = stack.enter_context(Sshd())
+        keys = strict.directory / "authorized_keys"
+        keys.write_text(f'command="echo menu" {keys.read_text()}')
+        session = stack.enter_context(open_session(strict))
+        with pytest.raises(NoCommandsError) as error:
+            session.run(Shell(("true",), stdin="some"))
+        _require_no_commands(error.value, strict, "last output: menu")
+
+
+def test_login_with_nologin_as_its_shell_is_named_as_one_that_runs_no_commands():
+    with ExitStack() as stack:
+        strict = stack.enter_context(_NoLoginSshd())
+        session = stack.enter_context(open_session(strict))
+        with pytest.raises(NoCommandsError) as error:
+            session.run(Shell(("true",)))
+        _require_no_commands(error.value, strict, "This account is currently not available")
+
+
+def _require_no_commands(error: HostError, sshd: Sshd, output: str) -> None:
+    assert isinstance(error, NoCommandsError)
+    assert str(error).startswith(f"the login {sshd.user} on web1 runs no commands")
+    assert output in str(error)
+    assert error.started is False
+
+
+class _NoLoginSshd(Sshd):
+    """An sshd that reads a passwd where the login's shell is nologin."""
+
+    def _configure(self) -> list[str]:
+        passwd = self.directory / "passwd"
+        with_shell = Path("/etc/passwd").read_text()
+        passwd.write_text(
+            re.sub(rf"(?m)^({self.user}:.*:)[^:]*$", r"\1/usr/sbin/nologin", with_shell)
+        )
+        # What it mounts is seen by this sshd and its children only.
+        begin = f'mount --bind {shlex.quote(str(passwd))} /etc/passwd && exec "$@"'
+        return ["unshare", "-m", "sh", "-c", begin, "begin", *super()._configure()]
+
+
+def test_command_that_a_login_runs_with_hidden_output_has_unknown_outcome(tmp_path: Path):
+    hidden = 'ForceCommand sh -c "$SSH_ORIGINAL_COMMAND" >/dev/null 2>&1'
+    with ExitStack() as stack:
+        strict = stack.enter_context(Sshd(options=[hidden]))
+        session = stack.enter_context(open_session(strict))
+        with pytest.raises(UnknownOutcomeError):
+            session.run(Shell(("touch", str(tmp_path / "done"))))
+    assert (tmp_path / "done").exists()
 
 
 def test_endless_output_is_cut_off_and_uses_little_memory(sshd: Sshd):
