@@ -6,7 +6,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from bot.audit import verification
 from bot.auth import sessions
@@ -310,3 +310,24 @@ def test_change_log_of_a_run_is_verified_by_keyboard(visit: Visit) -> None:
     expect(visit.page.locator("#proof")).to_contain_text("are intact")
     visit.keep("verified-light-1280")
     assert visit.complaints == []
+
+
+def test_page_of_an_ended_run_shows_the_end_although_a_refresh_is_lost(visit: Visit) -> None:
+    run = start_new_run(visit.server)
+    page, lost = visit.page, list[str]()
+    visit.open(f"/runs/{run.id}")
+    expect(page.locator("#live-status")).to_have_text("Live")
+
+    def lose_first_refresh(route: Route) -> None:
+        if lost:
+            route.continue_()
+        else:
+            lost.append(route.request.url)
+            route.abort()
+
+    page.route(re.compile(rf"/runs/{run.id}/live\?"), lose_first_refresh)
+    with visit.server.harness.database.transaction() as tx:
+        add_ended_run(tx, runs.get_run(tx, run.id), State.SUCCEEDED, "Verified")
+    expect(page.locator("#live-status")).to_be_hidden()
+    expect(page.locator(".kt-headline")).to_contain_text("Succeeded", timeout=10_000)
+    assert len(lost) == 1

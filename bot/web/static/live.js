@@ -31,7 +31,8 @@
   var refreshTimer = 0;
   function refresh() {
     var live = document.getElementById("live");
-    if (!live || !live.hasAttribute("hx-get")) { return; }
+    // Only the page of an ended run has no address to refresh from.
+    if (!live || !live.hasAttribute("hx-get")) { window.clearInterval(pollTimer); return; }
     var gap = hostsCard() && !isStreaming() ? 5000 : 500;
     window.clearTimeout(refreshTimer);
     refreshTimer = window.setTimeout(function () {
@@ -166,7 +167,15 @@
     on("output_ended", removeOutputs);
     on("access_ended", function () { window.location.reload(); });
     on("no_slot", function () { close(); poll("Refreshing every 2 s: too many live pages are open"); });
-    on("run_ended", function () { hasEnded = true; close(); box.hidden = status.hidden = true; window.clearInterval(pollTimer); refresh(); });
+    // The stream says it once, and a refresh can be lost: try until the page shows the end.
+    on("run_ended", function () {
+      hasEnded = true;
+      close();
+      box.hidden = status.hidden = true;
+      window.clearInterval(pollTimer);
+      pollTimer = window.setInterval(refresh, 2000);
+      refresh();
+    });
     source.onopen = function () {
       status.textContent = "Live";
       window.clearInterval(pollTimer);
