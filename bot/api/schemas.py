@@ -313,6 +313,9 @@ class RunDetailsOut(RunOut):
     frozen: str = Field(
         description="The freeze that will hold the run after its approval; empty if none."
     )
+    forecast: str = Field(
+        description="What becomes of a plan if it is requested now; empty in other states."
+    )
     entries: Sequence[EntryOut]
 
     @classmethod
@@ -337,6 +340,7 @@ class RunDetailsOut(RunOut):
                 "schedule": view.schedule,
                 "proposals": view.proposals,
                 "frozen": view.freeze_after_approval,
+                "forecast": view.forecast,
                 "entries": [EntryOut.from_entry(entry) for entry in view.entries],
             }
         )

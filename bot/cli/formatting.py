@@ -112,14 +112,8 @@ def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
 
 
 def _format_planned(run: Mapping[str, Any]) -> list[str]:
-    """Return who would approve the plan, and the command to request it."""
-    needs = "needs no approval: it runs as soon as you request it"
-    if run["required_approvals"]:
-        approvers = ", ".join(run["approvers"]) or "no one"
-        needs = f"will need {run['missing_approvals']} of {run['approvals_from']}: {approvers}"
-    lines = [f"  {needs}", *(f"  {note}" for note in run["policy_notes"])]
-    if run["frozen"]:
-        lines.append(f"  on hold after that: {run['frozen']}")
+    """Return what becomes of the plan if it is requested, and the command to request it."""
+    lines = [f"  {run['forecast']}", *(f"  {note}" for note in run["policy_notes"])]
     if run["expires_at"]:
         lines.append(f"  plan expires {format_time(run['expires_at'])}")
     return [*lines, f"  keyturn submit {run['id']} {run['digest'][:10]}"]

@@ -269,7 +269,7 @@ def _compute_remaining_undo(
             f"the changes of run {original_id} are not in effect any more{why}{keeps}", ()
         )
     return RemainingWork(
-        f"run {original_id} is still in effect: {remaining.current_state}",
+        f"run {original_id} is in effect: {remaining.current_state}",
         tuple(_build_undo_step(policy, step) for step in reversed(in_effect)),
         (f"Undoes run {' and run '.join(map(str, (original_id, *(run.id for run in later))))}.",),
     )

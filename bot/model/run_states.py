@@ -142,7 +142,7 @@ _RUNNING_CHECK_DISPLAY = _Display("Running", Tone.INFO, "dots", "Keyturn reads t
 ON_HOLD_DISPLAY = _Display(
     "On hold", Tone.PENDING, "clock", "A freeze holds the run.", "hourglass"
 )
-# A child run whose parent has started waits for its wave, not for an approval.
+# A child run of an approved request waits for its wave, not for an approval.
 _UPCOMING_DISPLAY = _Display(
     "Upcoming", Tone.NEUTRAL, "clock", "The wave has not started.", "hourglass"
 )
@@ -175,8 +175,12 @@ def is_on_hold(run: _RunWithStatus) -> bool:
     return run.state is State.QUEUED and run.summary.startswith(f"{ON_HOLD_DISPLAY.label}: ")
 
 
-def get_child_run_display(run: _RunWithStatus, *, has_parent_started: bool) -> StatusDisplay:
-    """Return how a child run is displayed."""
-    if has_parent_started and run.state is State.PENDING:
-        return _UPCOMING_DISPLAY
-    return get_run_display(run)
+def get_child_run_display(run: _RunWithStatus, parent_state: State) -> StatusDisplay:
+    """Return how a child run is displayed. It is requested and approved with its parent."""
+    if run.state is not State.PENDING or parent_state is State.PENDING:
+        return get_run_display(run)
+    if parent_state in {State.PLANNING, State.PLANNED}:
+        return RUN_STATUS_DISPLAYS[State.PLANNED]
+    if parent_state is State.COUNTER_PROPOSED:
+        return RUN_STATUS_DISPLAYS[parent_state]
+    return _UPCOMING_DISPLAY

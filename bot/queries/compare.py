@@ -10,6 +10,7 @@ from bot.db.database import Transaction
 from bot.db.search import RunFilter
 from bot.model import times
 from bot.model.run import Decision, Run, StepRecord, StepState
+from bot.model.run_states import get_run_display
 
 # The most lines of one side that are compared.
 _MAX_LINES = 600
@@ -71,13 +72,13 @@ def find_runs_to_compare(
     Raises NoSuchRun.
     """
     right = runs.get_run(tx, right_id)
-    left = _find_previous_run(tx, right) if left_id is None else runs.get_run(tx, left_id)
+    left = find_previous_run(tx, right) if left_id is None else runs.get_run(tx, left_id)
     return left and _load_compared_run(tx, left, name_person), _load_compared_run(
         tx, right, name_person
     )
 
 
-def _find_previous_run(tx: Transaction, run: Run) -> Run | None:
+def find_previous_run(tx: Transaction, run: Run) -> Run | None:
     """Return the newest earlier run of the same runbook, hosts and values.
 
     A parent run is compared with a parent run, and a child run with a child run.
@@ -199,7 +200,7 @@ def _get_decision_verb(decision: Decision) -> str:
 
 
 def _render_result(compared: ComparedRun) -> Iterator[str]:
-    yield compared.run.status.capitalize()
+    yield get_run_display(compared.run).label
     if compared.run.summary:
         yield compared.run.summary
     report = compared.run.report

@@ -6,7 +6,7 @@ It is built once, in one transaction. Pages, chat, API and CLI render it and dec
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bot.audit import change_log
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.db import break_glass as db_break_glass
 from bot.db import grants, live_output, locks, runs, stops
@@ -15,12 +15,17 @@ from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.db.live_output import LiveOutput
 from bot.db.locks import Lock
+from bot.db.runs import NoSuchRun
 from bot.model.plan import PlannedStep
 from bot.model.resubmit import can_be_planned_again
 from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepRecord, StepState
+from bot.model.run_states import StatusDisplay, get_child_run_display, get_run_display
+from bot.model.text import format_count
 from bot.policy import Person, Policy, PolicyRequest
+from bot.policy.explain import NO_APPROVER
 from bot.queries.approval_count import count_approvals, is_decision_complete
 from bot.queries.break_glass_rules import can_review, get_break_glass_refusal
+from bot.queries.compare import find_previous_run
 from bot.queries.delegation_rules import list_active_delegates
 from bot.queries.pending import (
     can_decide,
@@ -38,6 +43,7 @@ from bot.queries.questions import (
 )
 from bot.queries.schedule_details import ScheduleDetails, get_schedule_details
 from bot.queries.second_factor import get_shown_factor
+from bot.queries.stop_reasons import describe_active_stop
 
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 
@@ -78,6 +84,14 @@ class RunView:
     run: Run
     now: int
     """Microseconds, by the database's clock."""
+    parent_state: State | None = None
+    """Of a child run: it is requested and approved with its parent."""
+    planned_at: int | None = None
+    """When the host was read for the plan."""
+    previous_run: int | None = None
+    """The run of the same command before this one, if the viewer may view one."""
+    active_stop: str = ""
+    """Who stopped everything, and why; empty if nothing is stopped."""
     decisions: Sequence[Decision] = ()
     step_records: Mapping[int, StepRecord] = field(default_factory=dict[int, StepRecord])
     """What became of the steps that were sent, by their numbers."""
@@ -121,6 +135,49 @@ class RunView:
         return [(n, step, self.step_records.get(n)) for n, step in enumerate(planned, start=1)]
 
     @property
+    def display(self) -> StatusDisplay:
+        """How the state of the run is displayed."""
+        if self.parent_state is None:
+            return get_run_display(self.run)
+        return get_child_run_display(self.run, self.parent_state)
+
+    @property
+    def plan_state_label(self) -> str:
+        """What the state of the host in the plan is now: a change that has started has left it."""
+        return "State before" if self.run.started_at else "State when planned"
+
+    @property
+    def needed_approvals(self) -> int:
+        """How many approvals a plan needs once it is requested. A grant replaces them."""
+        return self.missing_approvals if self.run.required_approvals else 0
+
+    @property
+    def forecast(self) -> str:
+        """What becomes of a plan if it is requested now; empty for a run that was requested."""
+        if self.run.state is not State.PLANNED:
+            return ""
+        if self.active_stop:
+            return f"{self.active_stop}. A request now ends without a command."
+        if self.needed_approvals:
+            names = ", ".join(one.name for one in self.approvers) or NO_APPROVER
+            needed = format_count(self.needed_approvals, "approval")
+            held = f" {self.hold_notice}" if self.hold_notice else ""
+            return f"It needs {needed} from {self.approvals_from}: {names}.{held}"
+        if self.freeze_after_approval and not self.schedule:
+            return f"It needs no approval, but a freeze holds it: {self.freeze_after_approval}."
+        starts = "the schedule starts" if self.schedule else "it runs"
+        return f"It needs no approval: {starts} as soon as you request it."
+
+    @property
+    def hold_notice(self) -> str:
+        """Which freeze holds the run once it is approved or requested; empty if none does."""
+        if not self.freeze_after_approval:
+            return ""
+        is_approved = self.run.state is State.PLANNED and not self.needed_approvals
+        after = "it is requested" if is_approved else "approval"
+        return f"After {after} the run stays on hold: {self.freeze_after_approval}."
+
+    @property
     def ended_children_count(self) -> int:
         return sum(child.is_ended for child in self.children)
 
@@ -159,6 +216,8 @@ def build_run_view(
     view = RunView(
         run=run,
         now=tx.now,
+        parent_state=_get_parent_state(tx, run),
+        active_stop=describe_active_stop(tx, policy) if run.state is State.PLANNED else "",
         decisions=runs.list_decisions(tx, run_id),
         step_records={record.step_number: record for record in sent},
         children=runs.list_children(tx, run_id) if run.hosts else (),
@@ -171,11 +230,12 @@ def build_run_view(
         view = replace(
             view,
             lock=locks.get_lock(tx, run.host),
+            previous_run=_get_previous_run(tx, run),
             entries=change_log.list_entries_of_run(tx, run_id),
             live_output=() if run.is_ended else live_output.get_live_output(tx, run_id),
         )
     discussion = read_discussion(view.entries) if with_log else get_discussion(tx, run_id)
-    view = replace(view, discussion=discussion)
+    view = replace(view, discussion=discussion, planned_at=_get_planned_at(view.entries))
     return view if policy is None else _add_policy(tx, view, policy, viewer)
 
 
@@ -205,6 +265,25 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
     factor = get_shown_factor(tx, policy, person=viewer.person, session=viewer.session)
     actions = _list_allowed_actions(tx, view, policy, viewer.person)
     return replace(view, allowed_actions=actions, is_stepped_up=bool(factor))
+
+
+def _get_parent_state(tx: Transaction, run: Run) -> State | None:
+    """Return the state of the parent, if the run has one that the viewer may view."""
+    if run.parent is None:
+        return None
+    try:
+        return runs.get_run(tx, run.parent).state
+    except NoSuchRun:
+        return None
+
+
+def _get_previous_run(tx: Transaction, run: Run) -> int | None:
+    previous = find_previous_run(tx, run)
+    return previous.id if previous else None
+
+
+def _get_planned_at(entries: Sequence[Entry]) -> int | None:
+    return max((entry.at for entry in entries if entry.kind == events.Planned.kind), default=None)
 
 
 def _get_grant(tx: Transaction, run: Run) -> tuple[Grant, int] | None:

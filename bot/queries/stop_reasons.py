@@ -43,6 +43,12 @@ def describe_stop_of_everything(stop: Stop, policy: Policy | None) -> str:
     return f"Everything is stopped by {_format_person(stop.person, policy)}{why}"
 
 
+def describe_active_stop(tx: Transaction, policy: Policy | None) -> str:
+    """Return that everything is stopped, by whom and why; "" if it is not."""
+    stop = stops.get_stop_of_everything(tx)
+    return describe_stop_of_everything(stop, policy) if stop else ""
+
+
 def _format_stop(stop: Stop, policy: Policy | None) -> str:
     with_all = " with everything else" if stop.what == EVERYTHING else ""
     why = f" ({stop.reason})" if stop.reason else ""

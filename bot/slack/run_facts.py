@@ -82,6 +82,8 @@ class SlackRunView:
     area_title: str = ""
     channel: str = ""
     """C… of its area, or ""."""
+    plan_state_label: str = "State when planned"
+    """What the state of the host in its plan is now."""
     approvals_from: str = ""
     """Who must approve: "the owners of the edge"."""
     missing_approvals: int | None = None
@@ -177,6 +179,7 @@ class SlackRunViewBuilder:
             break_glass=view.break_glass,
             is_quiet=bool(run.origin.schedule_id) and not schedules.has_different_outcome(tx, run),
             schedule=view.schedule,
+            plan_state_label=view.plan_state_label,
             proposals=view.proposals,
             proposed_values=_get_proposed_values(tx, run),
             discussion=view.discussion,

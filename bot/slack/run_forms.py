@@ -131,7 +131,9 @@ def render_commands(run_view: SlackRunView) -> View:
     run = run_view.run
     blocks = [paragraph(bold(run.title))]
     if run.plan:
-        blocks += render_plan(run.plan, run_view.step_records)
+        blocks += render_plan(
+            run.plan, run_view.step_records, state_label=run_view.plan_state_label
+        )
         if not can_show_plan(run.plan):
             blocks.append(render_page_hint(run_view, f"{TOO_LONG} See"))
     return modal(f"Run {run.id}", blocks)
@@ -155,7 +157,7 @@ def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
     if run_view.schedule:
         blocks.append(render_schedule(run_view.schedule))
     if run.plan:
-        blocks += render_plan(run.plan, ())
+        blocks += render_plan(run.plan, (), state_label=run_view.plan_state_label)
     blocks.append(paragraph(bold(_describe_approvals(run_view))))
     facts = [*run.policy_notes]
     if run_view.freeze_after_approval:

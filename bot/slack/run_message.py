@@ -66,15 +66,21 @@ def can_show_plan(proposal: ResolvedPlan) -> bool:
 
 
 def render_plan(
-    proposal: ResolvedPlan, step_records: Sequence[StepRecord], *, folded: bool = False
+    proposal: ResolvedPlan,
+    step_records: Sequence[StepRecord],
+    *,
+    state_label: str,
+    folded: bool = False,
 ) -> list[Block]:
     """Render the whole plan, or only the titles of its steps if it is too long.
 
-    folded: without commands and undo.
+    Args:
+        state_label: What the state of the host in the plan is now.
+        folded: Without commands and undo.
     """
     records = {record.step_number: record for record in step_records}
     current_state = rich_text_section(
-        bold("Current state: "), shorten_text(proposal.current_state, 1000)
+        bold(f"{state_label}: "), shorten_text(proposal.current_state, 1000)
     )
     if not can_show_plan(proposal):
         return [rich_text(current_state, *_list_step_titles(proposal, records))]
@@ -386,7 +392,12 @@ def _render_request(run_view: SlackRunView) -> list[Block]:
         blocks.append(render_schedule(run_view.schedule))
     if run.plan and run.state is not State.NO_CHANGES:
         folded = run.state not in _STATES_WITH_COMMANDS
-        blocks += render_plan(run.plan, run_view.step_records, folded=folded)
+        blocks += render_plan(
+            run.plan,
+            run_view.step_records,
+            state_label=run_view.plan_state_label,
+            folded=folded,
+        )
     return blocks
 
 
@@ -484,7 +495,7 @@ def _render_facts(run_view: SlackRunView) -> list[Block]:
     if run.expires_at and run.state in {State.PENDING, State.QUEUED}:
         facts.append(f"expires {format_date(run.expires_at)}")
     if run_view.freeze_after_approval:
-        facts.append(f"waits after approval: {escape_mrkdwn(run_view.freeze_after_approval)}")
+        facts.append(f"on hold after approval: {escape_mrkdwn(run_view.freeze_after_approval)}")
     if run.ended_at:
         facts.append(format_date(run.ended_at))
         # A witness outside the database: its administrators cannot edit messages in Slack.

@@ -43,7 +43,7 @@ OUTCOME_GROUPS = (
         frozenset({_S.PLANNING, _S.QUEUED, _S.STARTING, _S.RUNNING}),
     ),
     OutcomeGroup(
-        "pending", "clock", "pending", frozenset({_S.PLANNED, _S.PENDING, _S.COUNTER_PROPOSED})
+        "pending", "clock", "not started", frozenset({_S.PLANNED, _S.PENDING, _S.COUNTER_PROPOSED})
     ),
     OutcomeGroup("not-run", "ban", "not run", frozenset({_S.WITHDRAWN, _S.STOPPED})),
 )
@@ -94,19 +94,17 @@ class FanoutChart:
 
 
 def build_fanout_chart(
-    child_runs: Sequence[_ChildRun], *, started: int | None, ended: int | None, now: int
+    child_runs: Sequence[_ChildRun], parent: _ChildRun, *, now: int
 ) -> FanoutChart:
     """Return the chart of the child runs. Times are microseconds since 1970."""
     counts = Counter(map(_get_group, child_runs))
     group_counts = [
         (group, counts[group]) for group in (*OUTCOME_GROUPS, _ON_HOLD) if counts[group]
     ]
+    started, ended = parent.started_at, parent.ended_at
     elapsed = None if started is None else (ended or now) - started
-    has_started = started is not None
     squares = (
-        [*_build_squares(child_runs, has_started=has_started)]
-        if len(child_runs) <= _MAX_SQUARES
-        else []
+        [*_build_squares(child_runs, parent.state)] if len(child_runs) <= _MAX_SQUARES else []
     )
     return FanoutChart(
         total=len(child_runs),
@@ -145,31 +143,28 @@ def _estimate_end(child_runs: Sequence[_ChildRun], *, now: int) -> int | None:
     return now + round(work / len(ages))
 
 
-def _build_squares(child_runs: Sequence[_ChildRun], *, has_started: bool) -> Iterable[HostTile]:
+def _build_squares(child_runs: Sequence[_ChildRun], parent_state: State) -> Iterable[HostTile]:
     for child in child_runs:
         group = _get_group(child)
         css_class = f"kt-outcome-{group.css_class}"
-        label = get_child_run_display(child, has_parent_started=has_started).label
+        label = get_child_run_display(child, parent_state).label
         yield HostTile(child.host, f"/runs/{child.id}", css_class, group.icon, label)
 
 
 def render_fanout(progress: RunProgress) -> str:
     """Return the chart as HTML."""
-    whole = progress.run
-    chart = build_fanout_chart(
-        progress.children, started=whole.started_at, ended=whole.ended_at, now=progress.now
-    )
+    chart = build_fanout_chart(progress.children, progress.run, now=progress.now)
     return render_part("run_fanout.html", fanout=chart)
 
 
 def render_host_rows(
-    child_runs: Iterable[_ChildRun], *, has_started: bool
+    child_runs: Iterable[_ChildRun], parent_state: State
 ) -> list[Mapping[str, object]]:
     """Return the id, badge and summary of each child run, the latter two as HTML."""
     return [
         {
             "id": child.id,
-            "badge": render_part("run_badge.html", child=child, has_started=has_started),
+            "badge": render_part("run_badge.html", child=child, parent_state=parent_state),
             "summary": render_code(child.summary or "–"),
         }
         for child in child_runs

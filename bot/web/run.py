@@ -32,18 +32,19 @@ router = APIRouter(prefix="/runs/{number}")
 
 NumberedStep = tuple[int, PlannedStep, StepRecord | None]
 
-# Notices after an action, by the value of `done` in the address.
+# Notices after an action, by the value of `done` in the address. They say what was done. What
+# becomes of the run is said by its state, because the address may be opened again later.
 _DONE_NOTICES: Mapping[str, str] = {
     "approved": "Your approval is recorded.",
     "denied": "The request is denied. No command was sent.",
-    "countered": "Your values are proposed. The request stays pending until they are accepted.",
-    "accepted": "You accepted the values. The run now needs approval.",
-    "asked": "Your question is sent to the requester. The run stays pending.",
+    "countered": "Your values are proposed to the requester.",
+    "accepted": "You accepted the values.",
+    "asked": "Your question is sent to the requester.",
     "answered": "Your answer is recorded, and the approvers see it.",
     "reassigned": "The run is assigned to another approver, who is notified.",
     "withdrawn": "The request is withdrawn. No command was sent.",
-    "undo": "This is the plan of the undo. Nothing runs until you request it.",
-    "requested": "Requested. It starts as soon as nothing holds it.",
+    "undo": "The undo is planned first. Nothing runs until you request its plan.",
+    "requested": "Your request is recorded.",
     "replanned": "The earlier plan was not current any more. This is a new one.",
     "break-glass": "Break-glass is active. The owners are notified; a review is due within 24 h.",
     "reviewed": "Your review is recorded.",
@@ -295,11 +296,7 @@ def _list_variables(view: RunView, user: User) -> dict[str, Any]:
         "timeline": build_run_events(view.entries, user.get_person_name),
         "entries": view.entries[::-1],
         "now": view.now,
-        "fanout": build_fanout_chart(
-            child_runs, started=run.started_at, ended=run.ended_at, now=view.now
-        )
-        if child_runs
-        else None,
+        "fanout": build_fanout_chart(child_runs, run, now=view.now) if child_runs else None,
         "stamp": _compute_stamp(view),
         "stamp_without_hosts": _compute_stamp_without_hosts(view),
         "hosts_phase": _get_hosts_phase(view),

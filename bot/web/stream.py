@@ -315,11 +315,10 @@ def _require_view(deps: WebDependencies, user: User, run_id: int) -> None:
 
 def _encode_new_events(reader: StreamReader, progress: RunProgress) -> list[bytes]:
     position = reader.get_resume_position(progress)
-    has_started = progress.run.started_at is not None
     events: list[bytes] = []
     for name, data in reader.list_new_events(progress):
         if name == "children":
-            rows = render_host_rows(data, has_started=has_started)
+            rows = render_host_rows(data, progress.run.state)
             data = {"chart": render_fanout(progress), "rows": rows}
         events.append(_encode_event(name, data, position))
     return events

@@ -10,7 +10,7 @@ from bot.db.database import Transaction
 from bot.model.plan import PlannedStep
 from bot.model.redaction import Redactor
 from bot.model.run import State
-from bot.model.run_states import get_run_display
+from bot.model.run_states import get_child_run_display
 from bot.model.runbook_info import RunbookInfo
 from bot.policy import Policy
 from bot.policy.policy import NO_LIMIT
@@ -115,7 +115,7 @@ class RunResult(BaseModel):
         return cls(
             run=run.id,
             state=run.state.value,
-            label=get_run_display(run).label,
+            label=view.display.label,
             ended=run.is_ended,
             request=UntrustedText.from_lines([run.title], tx.redactor),
             hosts=run.hosts or (run.host,),
@@ -174,7 +174,7 @@ def _list_host_lines(view: RunView) -> Iterator[str]:
     """Yield everything that holds text of hosts: the plan, outputs, the report and the result."""
     run = view.run
     if run.plan is not None:
-        yield f"Current state: {run.plan.current_state}"
+        yield f"{view.plan_state_label}: {run.plan.current_state}"
         yield from run.plan.notes
         for number, step, record in view.steps:
             yield from _list_step_lines(number, step)
@@ -182,7 +182,7 @@ def _list_host_lines(view: RunView) -> Iterator[str]:
                 yield f"   {record.state.value} {record.error}".rstrip()
                 yield from record.output.splitlines()
     for child in view.children:
-        yield f"{child.host}: {child.state.value}. {child.summary}"
+        yield f"{child.host}: {get_child_run_display(child, run.state).label}. {child.summary}"
         if child.report is not None:
             yield from _list_report_lines(child.report)
     if run.report is not None:

@@ -295,7 +295,7 @@ def test_submit_command_requests_a_plan_by_its_digest(cli_service: CliService):
         run = sample_runs.add_planned_run(tx, policy_version=version)
     shown = cli_service.type("dora", "run", str(run.id))
     assert shown.exit_code == 0
-    assert "will need 1 of the owners of the edge: adam, olga" in shown.stdout
+    assert "needs 1 approval from the owners of the edge: Adam Admin, Olga" in shown.stdout
     assert f"keyturn submit {run.id} {run.short_digest}" in shown.stdout
 
     other = cli_service.type("dora", "submit", str(run.id), "0" * 10)

@@ -64,7 +64,7 @@ def test_run_is_compared_with_the_previous_similar_run(site: Site) -> None:
     browser = site.browser("dora")
     words = Page(browser.get(f"/runs/compare?b={last}").text).text
     assert f"Compare runs {same} and {last}" in words
-    assert f"/runs/compare?b={last}" in browser.get(f"/runs/{last}").text
+    assert f"/runs/compare?a={same}&amp;b={last}" in browser.get(f"/runs/{last}").text
 
 
 def test_run_is_compared_with_a_run_of_the_same_values_and_hosts_only(site: Site) -> None:

@@ -217,12 +217,12 @@ def test_list_pages_have_valid_markup_unique_ids_and_labels(
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_streamed_host_summary_equals_the_summary_of_a_new_page(text: str):
     part = RunProgressPart(1, 1, "lb1", State.FAILED, 1, None, f"type `{text}`, {text}")
-    [row] = fanout_chart.render_host_rows([part], has_started=True)
+    [row] = fanout_chart.render_host_rows([part], State.RUNNING)
     page = templating.render_part(
         "run_hosts.html",
-        run=SimpleNamespace(id=1, started_at=1, is_sequence=False),
+        run=SimpleNamespace(id=1, state=State.RUNNING, started_at=1, is_sequence=False),
         view=SimpleNamespace(children=[part]),
-        fanout=fanout_chart.build_fanout_chart([part], started=1, ended=2, now=3),
+        fanout=fanout_chart.build_fanout_chart([part], replace(part, ended_at=2), now=3),
         hosts_phase="",
         streamed=False,
     )

@@ -6,12 +6,13 @@ import pytest
 from sqlalchemy import update
 
 from bot.audit import change_log, verification
-from bot.db import locks, tables
+from bot.db import locks, runs, stops, tables
 from bot.model.run import State
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import Report
 from runbooks.abusers_clear import ClearAbuser
 from runbooks.service_control import RestartService
+from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import (
@@ -507,3 +508,93 @@ def test_run_page_shows_the_freeze_that_holds_the_run_after_approval(site: Site)
         "After approval the run stays on hold: "
         "the edge is frozen until 2200-01-01 00:00 UTC (the sale)." in text
     )
+
+
+def freeze_edge(site: Site) -> None:
+    (site.policy / "freezes.yaml").write_text(
+        'freezes:\n  - {name: the sale, areas: [edge], from: "2000-01-01 00:00",'
+        ' until: "2200-01-01 00:00"}\n'
+    )
+
+
+# --- one fact, one sentence ---
+
+
+@pytest.mark.parametrize("done", ["requested", "accepted", "asked", "countered"])
+def test_notice_of_an_action_foretells_nothing(site: Site, done: str) -> None:
+    run = site.harness.request(LAMP_ON)
+    browser = site.browser("dora")
+
+    def read_notice() -> str:
+        return Page(browser.get(f"/runs/{run.id}?done={done}").text).text
+
+    pending = read_notice()
+    site.harness.service.deny_run(run.id, person="olga", reason="not today")
+    for text in (pending, read_notice()):
+        assert "starts as soon as" not in text
+        assert "stays pending" not in text
+        assert "now needs approval" not in text
+
+
+def test_children_of_a_planned_request_are_planned(site: Site) -> None:
+    harness = site.harness
+    both = [LAMP_ON, SetSwitch(host="lb2", name="lamp", value="on")]
+    number = harness.service.request_on_hosts(
+        both, host_pattern="lb*", person="dora", origin=WEB, plan_only=True
+    ).id
+    harness.run_queued_work()
+    parent = harness.get_run(number)
+    assert parent.state is State.PLANNED
+    browser = site.browser("dora")
+    page = Page(browser.get(f"/runs/{parent.id}").text).text
+    assert "Needs approval" not in page
+    assert "pending" not in page
+    with site.database.reading() as tx:
+        child = runs.list_children(tx, parent.id)[0]
+    assert child.state is State.PENDING
+    text = Page(browser.get(f"/runs/{child.id}").text).text
+    assert "Needs approval" not in text, text
+    assert "approval needed" not in text
+    assert f"Decided as part of run {parent.id}" in text
+
+
+def test_plan_that_needs_no_approval_does_not_run_at_once_in_a_freeze(site: Site) -> None:
+    run = site.harness.request(LAMP_ON, person="olga", plan_only=True)
+    browser = site.browser("olga")
+    text = Page(browser.get(f"/runs/{run.id}").text).text
+    assert "It needs no approval: it runs as soon as you request it." in text
+    freeze_edge(site)
+    text = Page(browser.get(f"/runs/{run.id}").text).text
+    assert "as soon as you request it" not in text
+    assert "After approval" not in text
+    assert "It needs no approval, but a freeze holds it: the edge is frozen until" in text
+
+
+def test_plan_names_the_stop_that_ends_it_when_it_is_requested(site: Site) -> None:
+    run = site.harness.request(LAMP_ON, person="olga", plan_only=True)
+    with site.database.transaction() as tx:
+        stops.add_stop(tx, stops.EVERYTHING, person="adam", why="a breach")
+    text = Page(site.browser("olga").get(f"/runs/{run.id}").text).text
+    assert "as soon as you request it" not in text
+
+
+def test_state_of_the_plan_is_that_before_the_run_once_it_has_started(site: Site) -> None:
+    run = site.harness.request(LAMP_ON)
+    browser = site.browser("dora")
+    page = Page(browser.get(f"/runs/{run.id}").text).text
+    assert "Current state" not in page
+    assert "State at" in page
+    site.harness.approve(run)
+    page = Page(browser.get(f"/runs/{run.id}").text).text
+    assert "Verified: lamp is on" in page
+    assert "State before lamp is off" in page
+    assert "State at" not in page
+
+
+def test_only_a_run_with_an_earlier_one_links_to_the_comparison(site: Site) -> None:
+    first = site.harness.approve(site.harness.request(LAMP_ON))
+    browser = site.browser("dora")
+    assert "Previous run" not in Page(browser.get(f"/runs/{first.id}").text).text
+    second = site.harness.request(LAMP_ON)
+    page = browser.get(f"/runs/{second.id}").text
+    assert f"/runs/compare?a={first.id}&amp;b={second.id}" in page

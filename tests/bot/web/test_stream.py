@@ -211,14 +211,17 @@ def test_run_page_shows_the_last_output_of_a_step_with_unknown_outcome(site: Sit
 
 
 def test_child_run_of_a_later_wave_is_upcoming_not_pending_approval():
-    def show(state: State, summary: str = "", *, has_parent_started: bool = True) -> str:
+    def show(state: State, summary: str = "", *, parent: State = State.RUNNING) -> str:
         part = RunProgressPart(1, 1, "lb1", state, None, None, summary)
-        return get_child_run_display(part, has_parent_started=has_parent_started).label
+        return get_child_run_display(part, parent).label
 
     assert show(State.PENDING) == "Upcoming"
-    assert show(State.PENDING, has_parent_started=False) == "Needs approval"
+    assert show(State.PENDING, parent=State.QUEUED) == "Upcoming"
+    assert show(State.PENDING, parent=State.PENDING) == "Needs approval"
+    assert show(State.PENDING, parent=State.PLANNED) == "Planned"
+    assert show(State.PENDING, parent=State.COUNTER_PROPOSED) == "Counter-proposal"
     assert show(State.RUNNING) == "Running"
     assert show(State.QUEUED) == "Queued"
     assert show(State.QUEUED, "On hold: freeze “audit” until tomorrow") == "On hold"
     ill = RunProgressPart(1, 1, "lb1", State.SUCCEEDED, 1, 2, "", needs_attention=True)
-    assert get_child_run_display(ill, has_parent_started=True).label == "Needs attention"
+    assert get_child_run_display(ill, State.RUNNING).label == "Needs attention"
