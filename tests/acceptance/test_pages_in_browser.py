@@ -137,7 +137,7 @@ def test_request_form_reports_invalid_fields_and_plans_after_correction(visit: V
     visit.keep("plan")
     assert visit.server.harness.fleet.sent == []
     bar.get_by_role("button", name="Request approval").click()
-    expect(page.get_by_role("status").filter(has_text="Requested.")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="Your request is recorded.")).to_be_visible()
     expect(page.get_by_text("Someone else has to approve it.")).to_be_visible()
 
 

@@ -193,7 +193,7 @@ def test_parent_run_page_shows_a_chart_and_counts_of_its_hosts(visit: Visit) -> 
         live_output.store_lines(tx, [NewestLines(parts[3].id, 1, 2, "one\ntwo")])
     visit.open(f"/runs/{whole.id}")
     page = visit.page
-    counts = "1 succeeded, 1 failed, 1 with an unknown outcome, 27 in progress, 30 pending"
+    counts = "1 succeeded, 1 failed, 1 with an unknown outcome, 27 in progress, 30 not started"
     words = f"2 of 60 hosts done: {counts}"
     expect(page.locator("#fanout strong")).to_have_text(words)
     end = page.locator(".kt-fanout-text").filter(has_text="expected to end").locator("time")
