@@ -170,12 +170,12 @@ def render_break_glass_link(run: Run, url: str) -> Message:
     return Message(f"Confirm break-glass for run {run.id} on its page", [rich_text(line)])
 
 
-def render_page_link(text: str, url: str) -> Message:
+def render_page_link(notice: str, url: str) -> Message:
     """Render a sentence, with a person's link to the page of the run that it is about."""
     line = rich_text_section(
-        f"{text}. ", link(url, "Open its page"), " – the link works once, within ten minutes."
+        f"{notice}. ", link(url, "Open its page"), " – the link works once, within ten minutes."
     )
-    return Message(format_notification(text), [rich_text(line)])
+    return Message(format_notification(notice), [rich_text(line)])
 
 
 def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:

@@ -244,6 +244,10 @@ class Walk:
         )
         await chat.settle()
         await self.say(f"review {run.id} SAID", "U0OLGA")
+        # A plan that needs no approval needs no break-glass either.
+        await self.say("plan toy set lb1 fan on", "U0OLGA")
+        shown = self._newest("toy set lb1")
+        await self.say(f"break-glass {shown.id} because all customers see an error page", "U0OLGA")
 
     async def homes(self) -> None:
         for user in ("U0DORA", "U0OLGA", "U0STAN", "U0NOBODY"):

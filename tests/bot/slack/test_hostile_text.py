@@ -34,6 +34,7 @@ TRUSTED_TEXTS = frozenset(
         "drift_command: title",
         "replies: f'Usage of {runbook.words}'",
         "replies: title",
+        "replies: notice",
         "run_message: run.origin.source",
         "delegation_command: end_command",
         "policy_commands: f'{tree.name}: {overview.margin_sentence}'",

@@ -60,6 +60,7 @@ ROUTES = {
     ("POST", "/access/grants/{number}/end"): (401, 422),
     ("GET", "/tokens"): (401, 200),
     ("POST", "/tokens"): (401, 422),
+    ("POST", "/tokens/{number}/confirm"): (401, 422),
     ("POST", "/tokens/{number}/revoke"): (401, 422),
     ("GET", "/hosts"): (401, 200),
     ("GET", "/hosts/{name}"): (401, 200),
