@@ -6,6 +6,7 @@ import pytest
 from connectors import shaping
 from connectors.command import Answer, QueryCommand, Shell, find_failure
 from connectors.errors import ParseError
+from connectors.rows import list_odd_rows
 from connectors.shaping import (
     QueueingDiscipline,
     Rates,
@@ -84,15 +85,17 @@ def test_htb_classes_are_parsed_with_their_rates():
         "\n".join(LIMITED.splitlines()[1:]),
     ],
 )
-def test_invalid_interfaces_of_tc_are_a_parse_error(answer: str):
-    with pytest.raises(ParseError):
-        parse_interfaces(answer)
+def test_invalid_interfaces_of_tc_are_a_parse_error_or_not_understood(answer: str):
+    try:
+        interfaces = parse_interfaces(answer)
+    except ParseError:
+        return
+    assert [*list_odd_rows(interfaces)]
 
 
 @pytest.mark.parametrize("answer", ["Cannot find device\n", CLASSES.replace("rate", "speed")])
-def test_invalid_htb_classes_are_a_parse_error(answer: str):
-    with pytest.raises(ParseError):
-        parse_classes(answer)
+def test_invalid_htb_classes_are_not_understood(answer: str):
+    assert [*list_odd_rows(parse_classes(answer))]
 
 
 @pytest.mark.parametrize(
