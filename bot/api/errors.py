@@ -1,6 +1,5 @@
 """Error responses: every refusal and every error as problem+json (RFC 9457)."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 
@@ -16,8 +15,6 @@ from bot.model import request_form
 from bot.model.request_form import InvalidValuesError
 from bot.model.text import capitalise_sentence
 from connectors.errors import DomainError
-
-log = logging.getLogger(__name__)
 
 MEDIA_TYPE = "application/problem+json"
 _TYPE_PREFIX = "urn:keyturn:problem:"

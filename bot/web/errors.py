@@ -1,6 +1,5 @@
 """Error pages: each says what is wrong and what to do."""
 
-import logging
 from collections.abc import Mapping
 from contextlib import suppress
 from http import HTTPStatus
@@ -18,8 +17,6 @@ from bot.web.auth import NotSignedInError, check_still_signed_in
 from bot.web.deps import WebDependencies
 from bot.web.templating import render_page
 from connectors.errors import DomainError
-
-log = logging.getLogger(__name__)
 
 _ERROR_MESSAGES: Mapping[int, tuple[str, str]] = {
     400: ("Invalid request", "The request could not be read. Go back and try again."),
