@@ -68,6 +68,7 @@ ROUTES = {
     ("POST", "/access/grants/{number}/end"): "tells of none",
     ("GET", "/tokens"): "tells of none",
     ("POST", "/tokens"): "tells of none",
+    ("POST", "/tokens/{number}/confirm"): "tells of none",
     ("POST", "/tokens/{number}/revoke"): "tells of none",
     ("GET", "/hosts"): "leaves out",
     ("GET", "/hosts/{name}"): "leaves out",
