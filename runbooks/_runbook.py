@@ -145,12 +145,20 @@ class Check(Runbook[State], Generic[State]):
     docs/redundancy.md; without them, a wrong name is noticed only when the check runs."""
     rows: ClassVar[Sequence[str]] = ()
     """The first cells of the table's rows, where no others occur."""
+    verifies_tag: ClassVar[bool] = False
+    """Whether it shows that a host has what its tag promises. `keyturn inventory check` runs it
+    on every host with the tag, with the values of `example` for other required fields."""
 
     def __init_subclass__(
-        cls, *, columns: Sequence[str] = (), rows: Sequence[str] = (), **kwargs: Any
+        cls,
+        *,
+        columns: Sequence[str] = (),
+        rows: Sequence[str] = (),
+        verifies_tag: bool = False,
+        **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
-        cls.columns, cls.rows = columns, rows
+        cls.columns, cls.rows, cls.verifies_tag = columns, rows, verifies_tag
 
     @abstractmethod
     def report(self, state: State, /) -> Report:

@@ -29,6 +29,7 @@ class ListStickTables(
     Check[StickTables],
     words="abusers tables",
     example="lb1",
+    verifies_tag=True,
     columns=("Table", "Keys", "Size", "Used", "Full", "Copies on"),
 ):
     """List HAProxy's stick tables, what they contain and how full they are."""

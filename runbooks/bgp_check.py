@@ -16,6 +16,7 @@ class CheckBgp(
     Check[Sequence[BgpPeer]],
     words="bgp check",
     example="r1",
+    verifies_tag=True,
     columns=("Peer", "AS", "VRF", "Family", "State", "For", "Received", "Sent", "Lost"),
 ):
     """Check that all BGP sessions of FRR are established and exchange prefixes."""

@@ -21,6 +21,7 @@ class CheckCarp(
     Check[Pair],
     words="carp check",
     example="fw1 fw2",
+    verifies_tag=True,
     columns=("Host", "Interface", "VHID", "State", "Skew", "Addresses"),
 ):
     """Check the shared addresses of FreeBSD and OpenBSD hosts with CARP."""

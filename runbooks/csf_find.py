@@ -10,6 +10,7 @@ class FindInCsf(
     Check[Sequence[CsfMatch]],
     words="csf find",
     example="web1 198.51.100.7",
+    verifies_tag=True,
     columns=("Place", "Entry"),
 ):
     """Find an address in the rules, sets and files of csf."""

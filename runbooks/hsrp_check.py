@@ -29,6 +29,7 @@ class HsrpCheck(
     Check[Pair],
     words="hsrp check",
     example="r1 r2",
+    verifies_tag=True,
     columns=("Router", "Interface", "Group", "Address", "State", "Priority", "Tracks"),
 ):
     """Check the redundancy of routers with HSRP or VRRP."""

@@ -28,6 +28,7 @@ class ShowMsa(
     Check[ArrayState],
     words="msa show",
     example="msa1",
+    verifies_tag=True,
     columns=("Part", "Name", "Health", "Details"),
 ):
     """Show the health of an HP MSA: controllers, disks, volumes, load and newest events."""

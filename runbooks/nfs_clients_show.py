@@ -24,6 +24,7 @@ class ShowNfsClients(
     Check[NfsServer],
     words="nfs clients show",
     example="nas1",
+    verifies_tag=True,
     columns=("Client", "Name", "NFS", "State", "Last renewal", "Holds", "Connections"),
 ):
     """List the clients of an NFS server, and what keeps them from working."""

@@ -12,6 +12,7 @@ class ShowOutlets(
     Check[State],
     words="power outlets show",
     example="pdu1",
+    verifies_tag=True,
     columns=("Outlet", "State", "Name", "Behind it"),
 ):
     """List the outlets of a power strip: which are on, and what is behind them."""

@@ -11,6 +11,7 @@ class SwitchPorts(
     Check[tuple[SwitchPort, ...]],
     words="switch ports",
     example="sw1",
+    verifies_tag=True,
     columns=("Port", "State", "VLAN", "Speed", "Duplex", "Note"),
 ):
     """List the ports of a switch or router, and those that the device has stopped."""

@@ -31,6 +31,7 @@ class CheckVpn(
     Check[VpnState],
     words="vpn check",
     example="vpn1",
+    verifies_tag=True,
     columns=("VPN", "Peer", "Inside", "State", "Since", "Received", "Sent"),
 ):
     """Check OpenVPN's clients, and the IPsec tunnels of strongSwan."""

@@ -27,6 +27,7 @@ class ListPools(
     Check[PoolState],
     words="zfs pools",
     example="nas1",
+    verifies_tag=True,
     columns=("Pool", "State", "Size", "Allocated", "Full", "Last scan", "Lost data"),
 ):
     """List the ZFS pools: health, space, last scrub and problems."""

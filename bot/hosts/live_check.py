@@ -1,4 +1,4 @@
-"""Check the hosts of the inventory: reachable, host key, login, command, sudo, BMC."""
+"""Check the hosts of the inventory: reachable, host key, login, command, sudo, tags, BMC."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -8,6 +8,7 @@ from functools import partial
 from bot.hosts.contact import build_contact_query
 from bot.hosts.sudo_check import SudoCheck, build_sudo_query
 from bot.hosts.sudo_rules import group_grants_by_login, list_host_sudo_grants
+from bot.hosts.tag_check import list_tag_problems, list_verifying_checks
 from bot.model.request_form import get_required_tag
 from connectors.command import Query, Shell
 from connectors.errors import (
@@ -25,10 +26,12 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from runbooks import Refused, load_catalogue
 from runbooks._bmc import read_machine
+from runbooks.bmc_show import ShowBmc
 
 # How many hosts are checked in parallel. Most of the time is waiting.
 _MAX_PARALLEL_HOSTS = 32
 
+_BMC_TAG = get_required_tag(ShowBmc)
 _USER_ID_COMMAND = Shell(("id", "-u"), deadline=10)
 _USER_ID_QUERY = Query(_USER_ID_COMMAND, lambda answer: _parse_user_id(answer))
 # Lists the rights of the login. Status 1 means none, or only with a password; 126 and 127 mean
@@ -44,6 +47,7 @@ _RESULTS_BY_ERROR: tuple[tuple[type[HostError], tuple[bool | None, ...]], ...] =
     (UnreachableError, (False, None, None, None)),
     (WeakAlgorithmsError, (True, None, None, None)),
     (HostKeyMismatchError, (True, False, None, None)),
+    (NoCommandsError, (True, True, True, False)),
     (LoginError, (True, True, False, None)),
     # Before the connection, such as a missing key file, or after the login: `timeout` is missing.
     (SetupError, (None, None, None, None)),
@@ -53,6 +57,10 @@ _RESULTS_BY_ERROR: tuple[tuple[type[HostError], tuple[bool | None, ...]], ...] =
 _NO_SUDO_MESSAGE = (
     "{whose} no sudo rights without a password, so commands that need root will fail: "
     "`keyturn sudoers {name}` prints the lines to install"
+)
+_FORWARDS_ONLY = (
+    "its login runs no commands, which is enough to reach other hosts through it: no runbook "
+    "works on it itself"
 )
 
 
@@ -93,7 +101,7 @@ def check_host(fleet: Fleet, name: str) -> HostCheck:
     """Check one host and its BMC. Raises UnknownHostError if it is not in the inventory."""
     host = fleet.inventory[name]
     check = _check_login(fleet, host)
-    return _check_bmc(fleet, host, check) if host.bmc else check
+    return _check_bmc(fleet, host, check) if host.bmc or _BMC_TAG in host.tags else check
 
 
 def _check_bmc(fleet: Fleet, host: Host, check: HostCheck) -> HostCheck:
@@ -114,22 +122,24 @@ def _check_login(fleet: Fleet, host: Host) -> HostCheck:
         rights = _check_sudo_rules(fleet, host) if root == "sudo" else SudoCheck()
     except HostError as error:
         blocked = _find_blocked_jump_host(fleet, host) if host.jump else ""
-        return _build_failed_check(error, blocked, build_check)
+        check = _build_failed_check(error, blocked, build_check)
+        is_enough = isinstance(error, NoCommandsError) and _only_forwards(fleet.inventory, host)
+        return replace(check, error="", advice=_FORWARDS_ONLY) if is_enough else check
     needed = _list_runbooks_for_host(host)
-    problems = "; ".join(rights.list_problems(name, needed))
-    advice = rights.describe_unneeded_programs(needed)
     if root == "none":
         users = dict.fromkeys((host.for_reading.user, host.user))
         whose = " or ".join(users) + " has" if len(users) > 1 else f"the login {host.user} has"
-        problems = _NO_SUDO_MESSAGE.format(whose=whose, name=name)
+        problems = [_NO_SUDO_MESSAGE.format(whose=whose, name=name)]
+    else:
+        problems = [*rights.list_problems(name, needed), *list_tag_problems(fleet, host)]
     return build_check(
         reachable=True,
         key=True,
         login=True,
         answers=True,
         root=root,
-        error=problems,
-        advice=advice,
+        error="; ".join(problems),
+        advice=rights.describe_unneeded_programs(needed),
     )
 
 
@@ -147,9 +157,16 @@ def _check_sudo_rules(fleet: Fleet, host: Host) -> SudoCheck:
 
 
 def _list_runbooks_for_host(host: Host) -> list[str]:
-    """Return the runbooks for the tags of the host."""
+    """Return the runbooks for the tags of the host, without those that verify the tags.
+
+    These are run, so they report themselves what they lack: `vpn check` needs only one of the
+    programs that it knows.
+    """
+    verifying = list_verifying_checks(host)
     return [
-        words for words, each in load_catalogue().items() if get_required_tag(each) in host.tags
+        words
+        for words, each in load_catalogue().items()
+        if get_required_tag(each) in host.tags and words not in verifying
     ]
 
 
@@ -205,6 +222,12 @@ def _list_jump_hosts(inventory: Inventory, host: Host) -> list[Host]:
         return []
     jump = inventory[host.jump]
     return [*_list_jump_hosts(inventory, jump), jump]
+
+
+def _only_forwards(inventory: Inventory, host: Host) -> bool:
+    """Return whether other hosts are reached through a host that has no tag of a runbook."""
+    is_jump = any(other.jump == host.name for other in inventory.hosts.values())
+    return is_jump and not _list_runbooks_for_host(host)
 
 
 def _build_failed_check(

@@ -87,7 +87,7 @@ class SudoCheck:
             if not {*wanted} & {*needed_runbooks}
         ]
         return (
-            f"not installed, so their runbooks do not work: {', '.join(unneeded)}"
+            f"not installed, so what needs them does not work here: {', '.join(unneeded)}"
             if unneeded
             else ""
         )

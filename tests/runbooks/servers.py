@@ -5,7 +5,7 @@ reduced to what is read here.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +34,16 @@ def link(path: str) -> dict[str, str]:
     return {"@odata.id": path}
 
 
-def build_server_fleet(bmc: Mapping[str, object] | None = None, **system: object) -> ScriptedFleet:
-    """Return the fleet. bmc: more fields of nas1's BMC. system: other properties of nas1."""
+def build_server_fleet(
+    bmc: Mapping[str, object] | None = None,
+    *,
+    tags: Sequence[str] = ("bmc", "nfs", "zfs"),
+    **system: object,
+) -> ScriptedFleet:
+    """Return the fleet.
+
+    bmc: more fields of nas1's BMC. tags: of nas1. system: other properties of nas1.
+    """
     entry = build_inventory("nas1")["nas1"].model_dump(exclude={"name"})
     by_redfish = {
         "address": "nas1-ilo.example",
@@ -49,7 +57,7 @@ def build_server_fleet(bmc: Mapping[str, object] | None = None, **system: object
     hosts = {
         "nas1": {
             **entry,
-            "tags": ["bmc", "nfs", "zfs"],
+            "tags": tags,
             "bmc": {**by_redfish, "certificate": CERTIFICATE, **(bmc or {})},
         },
         "old1": {**entry, "bmc": by_ipmi},
