@@ -20,7 +20,21 @@ def test_processes_with_the_same_allocator_are_healthy():
     assert report.healthy
     assert report.summary == ("mysqld on db1 uses jemalloc in 2 of 2 processes")
     assert report.table is not None
-    assert report.table.rows[0][2] == "1 GiB"
+    assert report.table.rows == [("2", "7 8", "jemalloc", "1 GiB", JEMALLOC.settings[0])]
+
+
+def test_processes_that_are_alike_share_a_row_and_a_finding():
+    workers = [replace(JEMALLOC, malloc="glibc", pid=n, memory_bytes=n * 2**20) for n in range(36)]
+    report = CHECK.report((JEMALLOC, *workers))
+    assert report.table is not None
+    assert [row[:4] for row in report.table.rows] == [
+        ("1", "7", "jemalloc", "1 GiB"),
+        ("36", "0 1 2 3 4 and 31 more", "glibc", "0 B to 35 MiB"),
+    ]
+    assert len(report.findings) == 2
+    assert report.findings[1].startswith(
+        "36 processes (0 1 2 3 4 and 31 more) do not use jemalloc"
+    )
 
 
 def test_processes_with_different_allocators_are_a_finding():
