@@ -1,12 +1,13 @@
 """Linux network bonds: their members, and the path to the other end. No I/O.
 
 https://www.kernel.org/doc/Documentation/networking/bonding.rst; the file's format is that of the
-kernel's drivers/net/bonding/bond_procfs.c, since Linux 3.10.
+kernel's drivers/net/bonding/bond_procfs.c, since Linux 3.10. Links and routes are the JSON
+of iproute2 (ip/iproute.c).
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Address, IPv6Address
@@ -38,6 +39,10 @@ _CARRIES = 0x08 | 0x10 | 0x20
 _NO_DRIVER = Hint(
     r"cannot access '?/proc/net/bonding|/proc/net/bonding: No such file",
     "this host has no bond: its bonding driver is not loaded",
+)
+_NO_ROUTE = Hint(
+    r"RTNETLINK answers: (Network is unreachable|No route to host|Invalid argument)",
+    "the host has no route to this peer",
 )
 _NO_BOND = Hint(r"/proc/net/bonding/\S+: No such file", "this host has no bond of that name")
 # Two samples, $2 seconds apart, each with the host's uptime.
@@ -139,6 +144,17 @@ class LinkCounters:
     """Whether it is set up (`ip link set up`), with or without a link."""
     parent: str = ""
     """The card that it is on top of, as a VLAN's is; "" for none."""
+    master: str = ""
+    """The bridge or bond that it is a member of; "" for none."""
+
+
+@dataclass(frozen=True)
+class PeerRoute:
+    """How packets to a peer leave the host."""
+
+    interface: str
+    mtu: int | None
+    """The MTU of the route; None if it has none of its own, so that of the interface counts."""
 
 
 @dataclass(frozen=True)
@@ -174,6 +190,11 @@ def query_bond_as_root(name: str) -> Query[Bond]:
 
 def query_links() -> Query[Mapping[str, LinkCounters]]:
     return Query(Shell(("ip", "-j", "-s", "link", "show")), parse_links)
+
+
+def query_route(peer: IPv4Address | IPv6Address) -> Query[PeerRoute]:
+    """Query how packets to *peer* leave the host. Raises CommandError if there is no route."""
+    return Query(Shell(("ip", "-j", "route", "get", str(peer)), hints=(_NO_ROUTE,)), parse_route)
 
 
 def query_drivers(cards: Sequence[str]) -> Query[Mapping[str, str]]:
@@ -395,7 +416,32 @@ def _parse_link(link: Mapping[str, Any]) -> LinkCounters:
         error_count=int(received["errors"]) + int(sent["errors"]),
         is_enabled="UP" in link["flags"],
         parent=str(link.get("link") or ""),
+        master=str(link.get("master") or ""),
     )
+
+
+def parse_route(answer: str) -> PeerRoute:
+    try:
+        (route,) = json.loads(answer)
+        # The kernel has learned an MTU that expires from an error on the path, which is what a
+        # test of the path is to find.
+        metrics: Any = {} if "expires" in route else route.get("metrics", [{}])[0]
+        return PeerRoute(str(route["dev"]), int(metrics["mtu"]) if "mtu" in metrics else None)
+    except (ValueError, KeyError, TypeError, LookupError, AttributeError):
+        raise ParseError(f"ip printed {answer[:200]!r} instead of a route") from None
+
+
+def list_interfaces_above(name: str, links: Mapping[str, LinkCounters]) -> Set[str]:
+    """Return the interface with those on top of it: VLANs, and bridges with their VLANs."""
+    found, waiting = set[str](), [name]
+    while waiting:
+        current = waiting.pop()
+        if current in found:
+            continue
+        found.add(current)
+        waiting += [link.name for link in links.values() if link.parent == current]
+        waiting += [link.master] if (link := links.get(current)) and link.master else []
+    return found
 
 
 SUDO = (

@@ -1,5 +1,5 @@
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pydantic import Field
 
@@ -48,15 +48,21 @@ class CableEnd:
 
 @dataclass(frozen=True)
 class PacketSizes:
-    """The result of pings to the peer with packets as large as the bond's MTU."""
+    """The result of pings to the peer with packets as large as the route to it allows."""
 
-    is_whole: bool
+    interface: str = ""
+    """The interface through which packets to the peer leave; "" if there is no route."""
+    mtu: int = 0
+    """The size of the packets: the MTU of the route, or of the interface."""
+    is_whole: bool = False
     """Whether packets of this size are answered."""
-    is_reached: bool
+    is_reached: bool = False
     """Whether any packets are answered."""
     is_fragmented: bool | None = False
     """Whether the answers are fragmented, as by a smaller MTU; None if that is unknown because
     the host receives other fragments."""
+    error: str = ""
+    """Why the packets were not sent or counted."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ class BondCheck(
     bond: BondName = "bond0"
     peer: Address | None = Field(
         default=None,
-        description="An address behind the bond, to test packets as large as its MTU",
+        description="An address behind the bond, to test the largest packets of its route",
     )
 
     def read(self, run_query: QueryRunner) -> BondState:
@@ -111,7 +117,7 @@ class BondCheck(
             links,
             run_query(self.host, bonds.query_drivers(cards)) if cards else {},
             hidden,
-            self._read_sizes(run_query, links[self.bond].mtu),
+            self._read_sizes(run_query, links),
             self._read_switch_side(run_query),
             self._read_cable_ends(run_query) if bond.mode == bonds.ROUND_ROBIN else (),
             run_query(self.host, query_earlier_report(self, "bond")),
@@ -149,16 +155,35 @@ class BondCheck(
         except CommandError as error:
             return bond, str(error)
 
-    def _read_sizes(self, run_query: QueryRunner, mtu: int) -> PacketSizes | None:
+    def _read_sizes(
+        self, run_query: QueryRunner, links: Mapping[str, LinkCounters]
+    ) -> PacketSizes | None:
         if self.peer is None:
             return None
-        answered, fragmented = self._read_ping(run_query, self.peer, mtu)
+        try:
+            route = run_query(self.host, bonds.query_route(self.peer))
+            if route.interface not in links:
+                raise ParseError(f"ip does not list {route.interface}, the interface of its route")
+            mtu = route.mtu or links[route.interface].mtu
+            return self._test_sizes(run_query, self.peer, PacketSizes(route.interface, mtu))
+        except (CommandError, ParseError) as error:
+            return PacketSizes(error=str(error))
+
+    def _test_sizes(
+        self, run_query: QueryRunner, peer: Address, sizes: PacketSizes
+    ) -> PacketSizes:
+        answered, fragmented = self._read_ping(run_query, peer, sizes.mtu)
         if answered and fragmented < bonds.PING_COUNT:
-            return PacketSizes(is_whole=True, is_reached=True)
-        reached, others = self._read_ping(run_query, self.peer, bonds.SMALL_PACKET_BYTES)
+            return replace(sizes, is_whole=True, is_reached=True)
+        reached, others = self._read_ping(run_query, peer, bonds.SMALL_PACKET_BYTES)
         # Small answers are not fragmented: packets that are reassembled meanwhile are others.
         is_fragmented = True if others < bonds.PING_COUNT else None
-        return PacketSizes(answered, answered or reached, is_fragmented if answered else False)
+        return replace(
+            sizes,
+            is_whole=answered,
+            is_reached=answered or reached,
+            is_fragmented=is_fragmented if answered else False,
+        )
 
     def _read_ping(self, run_query: QueryRunner, peer: Address, mtu: int) -> tuple[bool, int]:
         """Return whether packets of this size are answered, and how many packets of any sender
@@ -285,19 +310,28 @@ def _list_size_findings(state: BondState, peer: object) -> Iterator[str]:
     if other:
         found = ", ".join(f"{name} {mtu}" for name, mtu in other.items())
         yield f"{state.bond.name} has an MTU of {state.mtu}, but some members differ: {found}"
-    sizes = state.sizes
-    if sizes is None:
-        return
-    if not sizes.is_reached:
+    if state.sizes is not None:
+        yield from _list_peer_findings(state, state.sizes, peer)
+
+
+def _list_peer_findings(state: BondState, sizes: PacketSizes, peer: object) -> Iterator[str]:
+    if sizes.error:
+        yield f"the MTU of the path to {peer} is unknown: {sizes.error}"
+    elif sizes.interface not in bonds.list_interfaces_above(state.bond.name, state.links):
+        yield (
+            f"packets to {peer} leave through {sizes.interface}, not through {state.bond.name}: "
+            "enter a peer behind the bond"
+        )
+    elif not sizes.is_reached:
         yield f"{peer} does not answer pings, so the MTU of the path is unknown"
     elif not sizes.is_whole:
         yield (
-            f"{peer} answers small packets but not packets of {state.mtu} bytes: something on "
+            f"{peer} answers small packets but not packets of {sizes.mtu} bytes: something on "
             "the path has a smaller MTU (a switch port, or the peer)"
         )
     elif sizes.is_fragmented:
         yield (
-            f"packets of {state.mtu} bytes reach {peer}, but its answers are fragmented: the "
+            f"packets of {sizes.mtu} bytes reach {peer}, but its answers are fragmented: the "
             f"MTU of {peer}, or of a router on the way back, is smaller"
         )
 
@@ -393,8 +427,13 @@ def _count_new_failures(state: BondState) -> Mapping[str, int]:
 
 def _list_notes(state: BondState) -> Iterator[str]:
     """Return notes that require no action."""
-    bond = state.bond
-    if state.sizes and state.sizes.is_fragmented is None:
+    bond, sizes = state.bond, state.sizes
+    if sizes and sizes.is_reached and sizes.mtu != state.mtu:
+        yield (
+            f"the peer was tested with packets of {sizes.mtu} bytes, the MTU of the route through "
+            f"{sizes.interface}"
+        )
+    if sizes and sizes.is_fragmented is None:
         yield (
             "it is unknown whether the peer's answers are fragmented: this host receives other "
             "fragmented packets at the same time"

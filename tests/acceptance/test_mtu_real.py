@@ -73,3 +73,18 @@ def test_peer_with_a_smaller_mtu_answers_in_fragments(
         *("dev", "beyond", "proto", "kernel", "mtu", "1500"),
     )
     assert inside.pieces(peer) >= bond.PING_COUNT
+
+
+@pytest.mark.parametrize("peer", [PEER4, PEER6], ids=str)
+def test_mtu_of_a_route_is_read_where_it_has_one(
+    inside: Inside, peer: bond.IPv4Address | bond.IPv6Address
+):
+    def read_route() -> bond.PeerRoute:
+        query = bond.query_route(peer)
+        assert isinstance(query.command, Shell)
+        return query.parse(inside.do(*query.command.words))
+
+    assert read_route() == bond.PeerRoute("near", None)
+    host_route = f"{peer}/{peer.max_prefixlen}"
+    inside.do("ip", f"-{peer.version}", "route", "add", host_route, "dev", "near", "mtu", "1400")
+    assert read_route() == bond.PeerRoute("near", 1400)

@@ -37,6 +37,15 @@ def links(**mtus: int) -> str:
     return f"[{','.join(text.rstrip().rstrip(']') for text in listed)}]"
 
 
+def make_route(interface: str, more: str = "") -> str:
+    """Return the output of `ip -j route get`, as iproute2 6.1 prints it."""
+    return (
+        f'[{{"dst":"10.9.0.2","dev":"{interface}","prefsrc":"10.9.0.1","flags":[],"uid":0,'
+        f'"cache":[]{more}}}]'
+    )
+
+
+ROUTE = "ip -j route get 10.9.0.2"
 LINKS = links(bond0=9000, eth0=9000, eth1=9000, eth2=9000, eth3=9000)
 
 
@@ -55,6 +64,7 @@ def host(
         ("nas1", "ip -j -s link show"): LINKS,
         ("nas1", f"grep -sH '^DRIVER=' -- {UEVENTS}"): Answer(2, DRIVERS),
         ("nas1", "true"): "",
+        ("nas1", ROUTE): make_route("bond0"),
         ("sw1", "show interfaces status"): recorded("cisco-interfaces-status"),
         **{("nas1", words.replace("SUDO ", sudo)): reply for words, reply in (more or {}).items()},
     }
@@ -386,6 +396,79 @@ def test_bond_peer_with_fragmented_answers_is_a_finding(
     more[COUNT] = counted(*counts)
     report = PEER.report(PEER.read(host(more=more).run_query))
     assert (report.healthy, list(report.findings)) == (healthy, [words] if words else [])
+
+
+def make_stacked_links() -> str:
+    """Return what ip lists with a VLAN of 1500 bytes on the bond, and a card that is apart."""
+    vlan = links(**{"bond0.7": 1500}).replace('"ifname"', '"link":"bond0","ifname"')
+    apart = links(eth9=1500)
+    return f"{LINKS.rstrip(']')},{vlan.strip('[]')},{apart.strip('[]')}]"
+
+
+def check_route(route: Replies, size: int) -> tuple[Sequence[str], ScriptedFleet]:
+    """Return the findings and notes for a peer that answers packets of this size only."""
+    ping = BIG.replace("8972", str(size - 28))
+    more: dict[str, Replies] = {"ip -j -s link show": make_stacked_links(), ROUTE: route}
+    more |= {ping: recorded("ping-whole"), COUNT: counted(5, 5)}
+    fleet = host(more=more)
+    return PEER.report(PEER.read(fleet.run_query)).findings, fleet
+
+
+@pytest.mark.parametrize(
+    ("route", "size", "words"),
+    [
+        (make_route("bond0"), 9000, []),
+        # The peer is behind a VLAN of the bond with a smaller MTU.
+        (
+            make_route("bond0.7"),
+            1500,
+            [
+                "the peer was tested with packets of 1500 bytes, the MTU of the route through "
+                "bond0.7"
+            ],
+        ),
+        (
+            make_route("bond0", ',"metrics":[{"mtu":4000}]'),
+            4000,
+            ["the peer was tested with packets of 4000 bytes, the MTU of the route through bond0"],
+        ),
+        # The kernel has learned that the path is narrow: that is what is to be found.
+        (make_route("bond0", ',"expires":597,"metrics":[{"mtu":1400}]'), 9000, []),
+        (
+            make_route("eth9"),
+            1500,
+            [
+                "packets to 10.9.0.2 leave through eth9, not through bond0: enter a peer behind "
+                "the bond",
+                "the peer was tested with packets of 1500 bytes, the MTU of the route through "
+                "eth9",
+            ],
+        ),
+    ],
+)
+def test_peer_is_tested_with_packets_of_its_route(route: str, size: int, words: Sequence[str]):
+    assert check_route(route, size)[0] == words
+
+
+@pytest.mark.parametrize(
+    ("route", "words"),
+    [
+        (
+            Answer(2, "", "RTNETLINK answers: Network is unreachable\n"),
+            "the MTU of the path to 10.9.0.2 is unknown: the host has no route to this peer",
+        ),
+        (make_route("vrf0"), "unknown: ip does not list vrf0, the interface of its route"),
+        ("{}", "unknown: ip printed '{}' instead of a route"),
+    ],
+)
+def test_rest_of_the_bond_is_reported_when_the_route_of_the_peer_is_unknown(
+    route: Replies, words: str
+):
+    fleet = host(more={ROUTE: route})
+    report = PEER.report(PEER.read(fleet.run_query))
+    assert words in report.findings[0]
+    assert report.table is not None
+    assert len(report.table.rows) == len(CARDS)
 
 
 def test_bond_members_with_another_mtu_are_a_finding():
