@@ -29,6 +29,8 @@ class Machine:
     uuid: str
     boot_once: str
     """The device of the next boot only: a BootDevice or the BMC's own word; "" if none is set."""
+    error: str = ""
+    """What the BMC did not return, such as the actions that it offers; "" for nothing."""
 
     def control_power(self, action: PowerAction) -> Command | None:
         """Return the command, which waits for the power state; None if the BMC lacks it."""

@@ -1,9 +1,11 @@
 """What the runbooks of BMCs share: reading a server by Redfish or IPMI, and whose it is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from connectors import ipmi, redfish
 from connectors.command import Query, QueryRunner, Setting
+from connectors.errors import CommandError, HostError, ParseError
 from connectors.ipmi import Controller, IpmiMachine
 from connectors.machine import BmcEvent, Machine, Sensor
 from connectors.redfish import RedfishMachine, Resource
@@ -73,17 +75,15 @@ def _read_by_redfish(run_query: QueryRunner, host: str) -> RedfishMachine:
 
 
 def _make_machine(run_query: QueryRunner, host: str, system: Resource) -> RedfishMachine:
+    reader = _PartReader(run_query, host)
     path = redfish.find_action_info(system)
-    return redfish.make_machine(
-        system, run_query(host, redfish.query_resource(path)) if path else None
-    )
+    machine = redfish.make_machine(system, reader.read(path) if path else None)
+    return replace(machine, error="; ".join(reader.errors))
 
 
-def _read_members(
-    run_query: QueryRunner, host: str, path: str, *, most: int = _MOST
-) -> Iterator[Resource]:
+def _read_members(run_query: QueryRunner, host: str, path: str) -> Iterator[Resource]:
     """Yield the members of a collection, with those that it only links to."""
-    for member in run_query(host, redfish.query_resource(path)).list_parts("Members")[:most]:
+    for member in run_query(host, redfish.query_resource(path)).list_parts("Members")[:_MOST]:
         is_link = member.content.keys() <= {"@odata.id"}
         yield run_query(host, redfish.query_resource(member.path)) if is_link else member
 
@@ -109,88 +109,132 @@ def _list_mismatches(machine: Machine, serial: str, uuid: str) -> list[str]:
     return found
 
 
-def read_sensors(run_query: QueryRunner, host: str, machine: Machine) -> tuple[Sensor, ...]:
-    """Read temperatures, fans and power supplies; none by IPMI, which has only faults."""
+class _PartReader:
+    """Reads resources of a BMC, and keeps the errors of those that cannot be read.
+
+    Other errors than those of one resource, such as of a BMC that does not answer, are raised.
+    """
+
+    def __init__(self, run_query: QueryRunner, host: str) -> None:
+        self._run_query, self._host = run_query, host
+        self.errors: list[str] = []
+
+    def read(self, path: str) -> Resource | None:
+        try:
+            return self._run_query(self._host, redfish.query_resource(path))
+        except (CommandError, ParseError) as error:
+            self.errors.append(f"{path} could not be read: {error}")
+            return None
+
+    def read_members(self, path: str, *, most: int = _MOST) -> Iterator[Resource]:
+        """Yield the members of a collection, with those that it only links to."""
+        collection = self.read(path)
+        for member in collection.list_parts("Members")[:most] if collection else ():
+            is_link = member.content.keys() <= {"@odata.id"}
+            if part := self.read(member.path) if is_link else member:
+                yield part
+
+
+def read_sensors(
+    run_query: QueryRunner, host: str, machine: Machine
+) -> tuple[tuple[Sensor, ...], Sequence[str]]:
+    """Read temperatures, fans and power supplies; none by IPMI, which has only faults.
+
+    Returns the sensors, and what could not be read.
+    """
     if not isinstance(machine, RedfishMachine):
-        return ()
-    system = run_query(host, redfish.query_resource(machine.path))
-    return tuple(
-        sensor
-        for link in system.list_parts("Chassis", within="Links")[:_MOST]
-        for sensor in _list_chassis_sensors(run_query, host, link.path)
-    )
+        return (), ()
+    reader, found = _PartReader(run_query, host), list[Sensor]()
+    try:
+        for sensor in _list_sensors(reader, machine.path):
+            found.append(sensor)
+    except HostError as error:
+        reader.errors.append(f"further sensors were not read: {error}")
+    return tuple(found), reader.errors
 
 
-def _list_chassis_sensors(run_query: QueryRunner, host: str, path: str) -> Iterator[Sensor]:
+def _list_sensors(reader: _PartReader, path: str) -> Iterator[Sensor]:
+    system = reader.read(path)
+    for link in system.list_parts("Chassis", within="Links")[:_MOST] if system else ():
+        if chassis := reader.read(link.path):
+            yield from _list_chassis_sensors(reader, chassis)
+
+
+def _list_chassis_sensors(reader: _PartReader, chassis: Resource) -> Iterator[Sensor]:
     """Yield the sensors of a chassis, from the resources of its generation of Redfish."""
-    chassis = run_query(host, redfish.query_resource(path))
     older = [chassis.get_link(name) for name in ("Thermal", "Power")]
     newer = [chassis.get_link(name) for name in ("ThermalSubsystem", "PowerSubsystem")]
     for old, new in zip(older, newer, strict=True):
-        if old:
-            yield from redfish.list_sensors(run_query(host, redfish.query_resource(old)))
+        if old and (listed := reader.read(old)):
+            yield from redfish.list_sensors(listed)
         elif new:
-            yield from _list_subsystem_sensors(run_query, host, new)
+            yield from _list_subsystem_sensors(reader, new)
     if not any(older + newer):
-        yield from _list_single_sensors(run_query, host, chassis.get_link("Sensors"))
+        yield from _list_single_sensors(reader, chassis.get_link("Sensors"))
 
 
-def _list_subsystem_sensors(run_query: QueryRunner, host: str, path: str) -> Iterator[Sensor]:
-    subsystem = run_query(host, redfish.query_resource(path))
-    if metrics := subsystem.get_link("ThermalMetrics"):
-        yield from redfish.list_sensors(run_query(host, redfish.query_resource(metrics)))
-    for name in ("Fans", "PowerSupplies"):
-        yield from _list_single_sensors(run_query, host, subsystem.get_link(name))
-
-
-def _list_single_sensors(run_query: QueryRunner, host: str, path: str) -> Iterator[Sensor]:
-    """Yield the sensors of a collection, in which each has a resource of its own."""
-    if not path:
+def _list_subsystem_sensors(reader: _PartReader, path: str) -> Iterator[Sensor]:
+    subsystem = reader.read(path)
+    if subsystem is None:
         return
-    for part in _read_members(run_query, host, path, most=_MOST_SENSORS):
+    if (link := subsystem.get_link("ThermalMetrics")) and (metrics := reader.read(link)):
+        yield from redfish.list_sensors(metrics)
+    for name in ("Fans", "PowerSupplies"):
+        yield from _list_single_sensors(reader, subsystem.get_link(name))
+
+
+def _list_single_sensors(reader: _PartReader, path: str) -> Iterator[Sensor]:
+    """Yield the sensors of a collection, in which each has a resource of its own."""
+    for part in reader.read_members(path, most=_MOST_SENSORS) if path else ():
         if sensor := redfish.make_sensor(part):
             yield sensor
 
 
 def read_events(
     run_query: QueryRunner, host: str, machine: Machine, newest: int
-) -> tuple[BmcEvent, ...]:
-    """Read the newest events of the hardware, the newest first."""
+) -> tuple[tuple[BmcEvent, ...], Sequence[str]]:
+    """Read the newest events of the hardware, the newest first, and what could not be read."""
+    errors: Sequence[str] = ()
     if isinstance(machine, RedfishMachine):
-        found = [*_list_redfish_events(run_query, host, machine, newest)]
+        reader = _PartReader(run_query, host)
+        found = [*_list_redfish_events(reader, machine, newest)]
+        errors = reader.errors
     else:
         controller, via = _make_controller(run_query, host)
         found = [*run_query(via, ipmi.query_events(controller, newest))]
-    return tuple(sorted(found, key=lambda event: event.time, reverse=True)[:newest])
+    return tuple(sorted(found, key=lambda event: event.time, reverse=True)[:newest]), errors
 
 
 def _list_redfish_events(
-    run_query: QueryRunner, host: str, machine: RedfishMachine, newest: int
+    reader: _PartReader, machine: RedfishMachine, newest: int
 ) -> Iterator[BmcEvent]:
-    system = run_query(host, redfish.query_resource(machine.path))
-    managers = system.list_parts("ManagedBy", within="Links")[:_MOST]
-    owners = [system, *(run_query(host, redfish.query_resource(each.path)) for each in managers)]
+    system = reader.read(machine.path)
+    managers = system.list_parts("ManagedBy", within="Links")[:_MOST] if system else ()
+    owners = filter(None, (system, *(reader.read(each.path) for each in managers)))
     services = [
         service
         for owner in owners
         if (path := owner.get_link("LogServices"))
-        for service in _read_members(run_query, host, path)
+        for service in reader.read_members(path)
         if redfish.is_hardware_log(service)
     ]
     for service in services[:_MOST]:
-        yield from _list_entries(run_query, host, service.get_link("Entries"), newest)
+        yield from _list_entries(reader, service.get_link("Entries"), newest)
 
 
-def _list_entries(run_query: QueryRunner, host: str, path: str, newest: int) -> Iterator[BmcEvent]:
+def _list_entries(reader: _PartReader, path: str, newest: int) -> Iterator[BmcEvent]:
     """Yield the entries of a log. Some BMCs begin with the newest, and some with the oldest."""
     entries: list[Resource] = []
     for _ in range(_MOST):
-        page = run_query(host, redfish.query_resource(path))
+        page = reader.read(path)
+        if page is None:
+            break
         entries += page.list_parts("Members")
         path = page.get_text("Members@odata.nextLink")
         if not path:
             break
     unread = [entry for entry in entries if entry.content.keys() <= {"@odata.id"}]
     for entry in unread[-newest:]:
-        yield redfish.make_event(run_query(host, redfish.query_resource(entry.path)))
+        if read := reader.read(entry.path):
+            yield redfish.make_event(read)
     yield from (redfish.make_event(entry) for entry in entries if entry not in unread)

@@ -44,7 +44,8 @@ class _ControlPower(Change[PowerState]):
             )
         command = machine.control_power(action)
         if command is None:
-            raise Refused(f"the BMC of {self.host} offers no such action: {title.lower()}")
+            why = f" ({machine.error})" if machine.error else ""
+            raise Refused(f"the BMC of {self.host} offers no such action: {title.lower()}{why}")
         step = Step(title, state.via, do=command, undo=undo, before=machine.power, after=after)
         return Plan(self.describe(state), [step], [*self.list_notes(state, action)])
 

@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
@@ -8,8 +10,17 @@ from runbooks import Check, Host, Report, Table, make_host_field
 from runbooks._bmc import read_events, read_machine
 
 
+@dataclass(frozen=True)
+class BmcLog:
+    """The newest events, the newest first."""
+
+    events: tuple[BmcEvent, ...]
+    errors: Sequence[str] = ()
+    """What could not be read, as sentences."""
+
+
 class ShowBmcEvents(
-    Check[tuple[BmcEvent, ...]],
+    Check[BmcLog],
     words="bmc sel",
     example="nas1",
     columns=("Time", "Severity", "Event"),
@@ -19,19 +30,21 @@ class ShowBmcEvents(
     host: Host = make_host_field("bmc")
     newest: Annotated[int, Field(ge=1, le=200, description="How many entries to show")] = 25
 
-    def read(self, run_query: QueryRunner) -> tuple[BmcEvent, ...]:
+    def read(self, run_query: QueryRunner) -> BmcLog:
         machine = read_machine(run_query, self.host)
-        return read_events(run_query, self.host, machine, self.newest)
+        return BmcLog(*read_events(run_query, self.host, machine, self.newest))
 
-    def report(self, events: tuple[BmcEvent, ...]) -> Report:
-        if not events:
-            return Report(f"The event log of {self.host} is empty")
-        newest = events[0]
-        return Report(
+    def report(self, log: BmcLog) -> Report:
+        if not log.events:
+            state = "could not be read" if log.errors else "is empty"
+            return Report.from_findings(f"The event log of {self.host} {state}", log.errors)
+        newest = log.events[0]
+        return Report.from_findings(
             f"The newest event of {self.host} is of {newest.time} by the BMC's clock: "
             f"{newest.message}",
+            log.errors,
             table=Table(
                 self.columns,
-                [(event.time, event.severity, event.message) for event in events],
+                [(event.time, event.severity, event.message) for event in log.events],
             ),
         )

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors.command import QueryRunner
@@ -9,8 +9,12 @@ from runbooks._bmc import read_machine, read_sensors
 
 @dataclass(frozen=True)
 class BmcState:
+    """A server and its sensors."""
+
     machine: Machine
     sensors: tuple[Sensor, ...]
+    errors: Sequence[str] = ()
+    """What could not be read, as sentences."""
 
 
 class ShowBmc(
@@ -22,7 +26,7 @@ class ShowBmc(
 
     def read(self, run_query: QueryRunner) -> BmcState:
         machine = read_machine(run_query, self.host)
-        return BmcState(machine, read_sensors(run_query, self.host, machine))
+        return BmcState(machine, *read_sensors(run_query, self.host, machine))
 
     def report(self, state: BmcState) -> Report:
         machine = state.machine
@@ -59,3 +63,4 @@ class ShowBmc(
             if sensor.health not in ("ok", ""):
                 reading = f" ({sensor.reading})" if sensor.reading else ""
                 yield f"{sensor.name} is {sensor.health}{reading}"
+        yield from filter(None, (state.machine.error, *state.errors))

@@ -255,7 +255,7 @@ def test_ipmi_simulator_is_shut_down_and_started():
             f"old1 (HP ProLiant DL380 G6, serial number {SERIAL}) is on"
         )
         log = load_catalogue()["bmc sel"].model_validate({"host": "old1"})
-        (event,) = log.read(fleet.run_query)
+        (event,) = log.read(fleet.run_query).events
         assert event.message == "Power Supply #0x64, Failure detected, Asserted"
         bmc.password_file.write_text("wrong\n")
         with pytest.raises(HostError, match="does not answer, or refuses the login"):

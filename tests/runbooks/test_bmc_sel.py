@@ -1,5 +1,6 @@
-from connectors import ipmi
-from runbooks.bmc_sel import ShowBmcEvents
+from connectors import ipmi, redfish
+from connectors.errors import CommandError
+from runbooks.bmc_sel import BmcLog, ShowBmcEvents
 from tests.runbooks.servers import CONTROLLER, build_server_fleet, link, recorded, script
 from tests.scripted_fleet import ScriptedFleet
 
@@ -37,18 +38,39 @@ def test_bmc_sel_lists_hardware_events_newest_first():
 
 def test_bmc_sel_reads_the_last_page_when_the_log_is_oldest_first():
     fleet = with_log({"Members": [entry(1), entry(2)]}, {"Members": [entry(3), entry(4)]})
-    assert [event.message for event in LOG.read(fleet.run_query)] == ["event 4", "event 3"]
+    assert [event.message for event in LOG.read(fleet.run_query).events] == ["event 4", "event 3"]
 
 
 def test_bmc_sel_follows_links_to_single_entries():
     fleet = with_log({"Members": [link(f"{ENTRIES}/{day}") for day in (1, 2, 3)]})
     for day in (2, 3):
         script(fleet, f"{ENTRIES}/{day}", entry(day))
-    assert [event.message for event in LOG.read(fleet.run_query)] == ["event 3", "event 2"]
+    assert [event.message for event in LOG.read(fleet.run_query).events] == ["event 3", "event 2"]
 
 
 def test_bmc_sel_reports_an_empty_event_log():
-    assert LOG.report(()).summary == "The event log of nas1 is empty"
+    assert LOG.report(BmcLog(())).summary == "The event log of nas1 is empty"
+
+
+def test_bmc_sel_reports_the_rest_when_one_entry_is_dead():
+    fleet = with_log({"Members": [link(f"{ENTRIES}/{day}") for day in (1, 2)]})
+    script(fleet, f"{ENTRIES}/1", entry(1))
+    error = CommandError("the BMC of nas1 returned status 404")
+    fleet.script("nas1", redfish.query_resource(f"{ENTRIES}/2").command, error)
+    report = LOG.report(LOG.read(fleet.run_query))
+    assert report.findings == [
+        f"{ENTRIES}/2 could not be read: the BMC of nas1 returned status 404"
+    ]
+    assert report.table
+    assert [row[2] for row in report.table.rows] == ["event 1"]
+
+
+def test_bmc_sel_is_not_empty_when_the_log_cannot_be_read():
+    fleet = with_log()
+    fleet.script("nas1", redfish.query_resource(ENTRIES).command, CommandError("status 500"))
+    report = LOG.report(LOG.read(fleet.run_query))
+    assert report.summary == "The event log of nas1 could not be read"
+    assert not report.healthy
 
 
 def test_bmc_sel_uses_ipmitool_for_a_server_with_ipmi():
@@ -58,7 +80,7 @@ def test_bmc_sel_uses_ipmitool_for_a_server_with_ipmi():
         "   2 | 03/14/2023 | 10:11:12 | Temperature #0x30 | Upper Critical going high | Asserted\n"
     )
     fleet.script("gate1", ipmi.query_events(CONTROLLER, 2).command, output)
-    events = LOG.model_copy(update={"host": "old1"}).read(fleet.run_query)
+    events = LOG.model_copy(update={"host": "old1"}).read(fleet.run_query).events
     assert [(event.time, event.message) for event in events] == [
         ("Pre-Init 0000040365", "Power Supply #0x64, Failure detected, Asserted"),
         ("2023-03-14 10:11:12", "Temperature #0x30, Upper Critical going high, Asserted"),

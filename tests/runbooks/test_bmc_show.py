@@ -1,8 +1,17 @@
 import pytest
 
-from connectors import ipmi
+from connectors import ipmi, redfish
+from connectors.errors import CommandError, HostError, UnreachableError
 from runbooks.bmc_show import ShowBmc
-from tests.runbooks.servers import CONTROLLER, STATUS, build_server_fleet, link, recorded, script
+from tests.runbooks.servers import (
+    CONTROLLER,
+    RESET,
+    STATUS,
+    build_server_fleet,
+    link,
+    recorded,
+    script,
+)
 from tests.scripted_fleet import ScriptedFleet
 
 SHOW = ShowBmc.model_validate({"host": "nas1"})
@@ -101,6 +110,56 @@ def test_bmc_show_reads_single_sensors_when_the_bmc_has_nothing_else():
     rows, _ = list_sensor_rows(fleet)
     assert len(rows) == 40
     assert rows[-1] == ("39", "23 °C", "ok")
+
+
+def script_error(fleet: ScriptedFleet, path: str, error: HostError) -> None:
+    fleet.script("nas1", redfish.query_resource(path).command, error)
+
+
+def build_fans(count: int) -> ScriptedFleet:
+    """Return a fleet whose server has so many fans, each with a resource of its own."""
+    fleet = build_server_fleet()
+    script(fleet, CHASSIS, {"ThermalSubsystem": link(THERMAL)})
+    script(fleet, THERMAL, {"Fans": link(f"{THERMAL}/Fans")})
+    fans = [f"{THERMAL}/Fans/{each}" for each in range(count)]
+    script(fleet, f"{THERMAL}/Fans", {"Members": [link(path) for path in fans]})
+    for path in fans:
+        script(fleet, path, {"Name": f"Fan {path[-1]}", "SpeedPercent": 32, "Status": OK})
+    return fleet
+
+
+@pytest.mark.parametrize(
+    ("dead", "names"),
+    [
+        (f"{THERMAL}/Fans/1", ["Fan 0", "Fan 2"]),
+        (f"{THERMAL}/Fans", []),
+        (THERMAL, []),
+        (CHASSIS, []),
+    ],
+)
+def test_bmc_show_reports_the_rest_when_one_link_is_dead(dead: str, names: list[str]):
+    fleet = build_fans(3)
+    script_error(fleet, dead, CommandError("the BMC of nas1 returned status 404"))
+    rows, findings = list_sensor_rows(fleet)
+    assert [row[0] for row in rows] == names
+    assert findings == [f"{dead} could not be read: the BMC of nas1 returned status 404"]
+
+
+def test_bmc_show_reads_no_further_sensors_when_the_bmc_falls_silent():
+    fleet = build_fans(3)
+    script_error(fleet, f"{THERMAL}/Fans/1", UnreachableError("the BMC of nas1 does not answer"))
+    rows, findings = list_sensor_rows(fleet)
+    assert [row[0] for row in rows] == ["Fan 0"]
+    assert findings == ["further sensors were not read: the BMC of nas1 does not answer"]
+
+
+def test_bmc_show_reports_a_server_whose_list_of_actions_is_dead():
+    reset = {"#ComputerSystem.Reset": {"target": RESET, "@Redfish.ActionInfo": "/redfish/v1/A"}}
+    fleet = build_server_fleet(Actions=reset, Links={})
+    script_error(fleet, "/redfish/v1/A", CommandError("status 500"))
+    report = SHOW.report(SHOW.read(fleet.run_query))
+    assert report.summary == "nas1 is on, health ok"
+    assert report.findings == ["/redfish/v1/A could not be read: status 500"]
 
 
 @pytest.mark.parametrize("power", [None, ""])
