@@ -56,9 +56,7 @@ class InsufficientScopeError(DomainError):
     def __init__(self, kind: str) -> None:
         allowing = _ALLOWING_SCOPES[kind]
         self.scope = kind if kind in allowing else min(allowing)
-        super().__init__(
-            f"this token lacks the scope {self.scope}: use one that was created with it"
-        )
+        super().__init__(f"this token lacks the scope {self.scope}: {tokens.CREATE_TOKEN_ADVICE}")
 
 
 class AgentTokenError(InsufficientScopeError):
@@ -116,7 +114,7 @@ def authenticate(request: Request, parts: ApiParts) -> Caller:
     header = _AUTHORISATION.fullmatch(request.headers.get("authorization", ""))
     if header is None:
         raise InvalidTokenError(
-            "send a token: Authorization: Bearer kt_…; `keyturn token new` creates one"
+            f"send a token: Authorization: Bearer kt_…; {tokens.CREATE_TOKEN_ADVICE}"
         )
     try:
         caller = _find_caller(parts, header[1])
@@ -142,12 +140,12 @@ def _find_caller(parts: ApiParts, secret: str) -> Caller:
         # A ban applies immediately, whichever process recorded it.
         is_banned = token is not None and token.person in stops.list_banned_people(tx)
     if token is None:
-        raise InvalidTokenError("unknown token: check KEYTURN_TOKEN or create a new token")
+        raise InvalidTokenError(f"unknown token: {tokens.CREATE_TOKEN_ADVICE}")
     if is_agent(token.person):
         raise AgentTokenError
     if not token.is_active(now):
         ended = "was revoked" if token.revoked_at else "has expired"
-        raise InvalidTokenError(f"this token {ended}: create a new one", token)
+        raise InvalidTokenError(f"this token {ended}: {tokens.CREATE_TOKEN_ADVICE}", token)
     policy = parts.policies.get_policy()
     person = None if is_banned else policy.find_person(token.person)
     if person is None:

@@ -26,6 +26,13 @@ from connectors.errors import DomainError
 TOKEN_PREFIX = "kt_"  # noqa: S105 - not a secret
 _PREFIX_BYTES, _SECRET_BYTES = 4, 32
 MAX_LENGTH = 80
+# What to do, and where, if a token is missing or refused.
+CREATE_TOKEN_ADVICE = " ".join(
+    (
+        "create a token on the web page API tokens,",
+        "or on the server with `keyturn token new PERSON --scope request`",
+    )
+)
 # How precisely the last use of a token is recorded.
 USE_PRECISION_SECONDS = 60
 _SECOND = 1_000_000

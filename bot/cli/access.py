@@ -41,7 +41,7 @@ def add_agent(
 
     For example: keyturn agent add triage-bot --as olga --owner olga --purpose "reads alerts"
     """
-    with open_service(environment) as service:
+    with open_service(environment, person) as service:
         agent = service.agents.add_agent(
             name, owner=owner, purpose=purpose, days=days, person=person
         )
@@ -58,7 +58,7 @@ def confirm_agent(environment: CommandEnvironment, *, name: str, person: str) ->
 
     For example: keyturn agent confirm triage-bot --as adam
     """
-    with open_service(environment) as service:
+    with open_service(environment, person) as service:
         agent = service.agents.confirm_agent(name, person=person)
     lines = [
         f"{name} of {agent.owner} is active: {agent.purpose}",
@@ -127,7 +127,7 @@ def resume_agent(environment: CommandEnvironment, *, name: str, person: str, rea
 
     For example: keyturn agent resume triage-bot --as olga --reason "its instructions are fixed"
     """
-    with open_service(environment) as service:
+    with open_service(environment, person) as service:
         agent = service.agents.resume_agent(name, person=person, reason=reason)
     print_result(record_to_data(agent), [f"{name} can make requests again."])
 

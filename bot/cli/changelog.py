@@ -407,7 +407,7 @@ def request_erasure(
 
     For example: keyturn changelog erase 12 --as olga --reason "the output holds a password"
     """
-    with open_service(environment) as service:
+    with open_service(environment, person) as service:
         service.erasure.request_erasure(
             run, person=person, reason=reason, source="cli", login=getpass.getuser()
         )

@@ -182,14 +182,13 @@ def connect_to_service(url: str, token: str, *, token_owner: str = "") -> Servic
 
     if not token:
         exit_with_error(
-            "KEYTURN_TOKEN is not set. Create a token on the web page API tokens, or on the "
-            "server with `keyturn token new PERSON --scope request`",
+            f"KEYTURN_TOKEN is not set: {_get_token_advice()}",
             FAILED,
         )
     if problem := find_address_problem(url):
         exit_with_error(problem, FAILED)
     if not (token.isascii() and token.isprintable() and " " not in token):
-        exit_with_error("invalid KEYTURN_TOKEN: a token begins with kt_", FAILED)
+        exit_with_error(f"invalid KEYTURN_TOKEN: {_get_token_advice()}", FAILED)
     base = url.rstrip("/")
     client = httpx2.Client(base_url=base, headers={"Authorization": f"Bearer {token}"}, timeout=30)
     click.get_current_context().call_on_close(client.close)
@@ -197,8 +196,15 @@ def connect_to_service(url: str, token: str, *, token_owner: str = "") -> Servic
     if token_owner:
         me = service.get("/me")
         if me["person"] != token_owner:
-            exit_with_error(f"the token belongs to {me['person']}, not to {token_owner}", REFUSED)
+            message = f"the token belongs to {me['person']}, not to {token_owner}"
+            exit_with_error(f"{message}: {_get_token_advice()}", REFUSED)
     return service
+
+
+def _get_token_advice() -> str:
+    from bot.auth.tokens import CREATE_TOKEN_ADVICE
+
+    return CREATE_TOKEN_ADVICE
 
 
 def find_address_problem(url: str) -> str:

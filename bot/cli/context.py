@@ -23,6 +23,9 @@ FAILED, NOT_UNDERSTOOD, NOT_FOUND, REFUSED, WAITING, INTERRUPTED = 1, 2, 3, 4, 5
 # The exit status of errors by their HTTP status; of any other, FAILED.
 _EXIT_STATUSES = {400: NOT_UNDERSTOOD, 422: NOT_UNDERSTOOD, 401: REFUSED, 403: REFUSED}
 
+# What to do, and where, if `--as` is missing or names an unknown person.
+ACTING_PERSON_ADVICE = "Run this on the server with --as PERSON, your id in people.yaml"
+
 # Key of the click context under which it is kept whether the command line has --json.
 JSON_WANTED = "bot.cli.json"
 
@@ -93,10 +96,15 @@ def end_by_closed_pipe() -> NoReturn:
 
 
 @contextmanager
-def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]":
+def open_service(
+    environment: CommandEnvironment, acting_person: str = ""
+) -> "Generator[KeyturnService]":
     """Open the service on the database alone, and report errors and refusals as one line.
 
     A running service executes what is requested here.
+
+    Args:
+        acting_person: The value of `--as`, which must be a person of the policy; "" for none.
     """
     from bot.policy import PolicyDirectory
     from bot.service import KeyturnService
@@ -105,6 +113,9 @@ def open_service(environment: CommandEnvironment) -> "Generator[KeyturnService]"
     with environment.open_database() as database:
         owners = list_trusted_owners(environment.settings.data)
         policies = PolicyDirectory(environment.settings.policy, owners=owners)
+        if acting_person and policies.get_policy().find_person(acting_person) is None:
+            message = f"unknown person {acting_person}. {ACTING_PERSON_ADVICE}"
+            exit_with_error(message, NOT_FOUND)
         yield KeyturnService.without_execution(database, policies)
 
 

@@ -9,8 +9,8 @@ import click
 from bot.cli.client import record_to_data
 from bot.cli.context import CommandEnvironment, RecordNumber, open_service
 from bot.cli.options import (
-    ACTING_PERSON_HELP,
     acting_person_option,
+    create_acting_person_option,
     pass_environment,
     reason_option,
 )
@@ -31,7 +31,7 @@ def delegation_commands() -> None:
 
 @delegation_commands.command("to")
 @click.argument("person")
-@click.option("--as", "owner", required=True, help=ACTING_PERSON_HELP)
+@create_acting_person_option("owner")
 @click.option("--until", required=True, help='"tomorrow 18:00" or "3 days".')
 @click.option("--area", default="", help="One area. Default: every area of the owner.")
 @reason_option()
@@ -46,7 +46,7 @@ def create_delegation(
     """
     from bot.model.times import parse_deadline
 
-    with open_service(environment) as service:
+    with open_service(environment, owner) as service:
         ends = parse_deadline(until, now=round(time.time() * 1_000_000), zone=get_zone_name())
         delegation = service.delegations.create_delegation(
             delegator=owner, delegate=person, ends_at=ends, area=area, reason=reason, source="cli"
@@ -113,7 +113,7 @@ def create_grant(
     from bot.model.grant_words import parse_grant
 
     typed = f"{holder} {shlex.join(words)} {options['per_hour']} an hour until {options['until']}"
-    with open_service(environment) as service:
+    with open_service(environment, options["person"]) as service:
         new_grant = parse_grant(typed, now=round(time.time() * 1_000_000), zone=get_zone_name())
         grant = service.grants.create_grant(
             new_grant, granted_by=options["person"], reason=options["reason"], source="cli"

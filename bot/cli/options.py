@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.cli.context import JSON_WANTED, pass_environment_only
+from bot.cli.context import ACTING_PERSON_ADVICE, JSON_WANTED, pass_environment_only
 
 if TYPE_CHECKING:
     from click.core import Context
@@ -99,7 +99,25 @@ def pass_environment(command: Callable[..., None]) -> Callable[..., None]:
 
 # `--as` says everywhere who acts. On the server, commands believe it; a service checks the token.
 ACTING_PERSON_HELP = "Who acts: your id in people.yaml."
-acting_person_option = click.option("--as", "person", required=True, help=ACTING_PERSON_HELP)
+
+
+class ActingPerson(click.ParamType[str]):
+    """Parameter type: the person who acts. A message says what to do if it is missing."""
+
+    name = "person"
+
+    def get_missing_message(self, param: click.Parameter, ctx: "Context | None") -> str:  # noqa: ARG002 - as click calls it
+        return ACTING_PERSON_ADVICE
+
+
+def create_acting_person_option(parameter: str) -> Decorator:
+    """Return `--as`, which passes the person under the name of a parameter."""
+    return click.option(
+        "--as", parameter, required=True, type=ActingPerson(), help=ACTING_PERSON_HELP
+    )
+
+
+acting_person_option = create_acting_person_option("person")
 token_owner_option = click.option(
     "--as", "token_owner", default="", help="Who acts: your id; fails if the token is not yours."
 )

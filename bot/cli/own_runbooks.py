@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bot.cli.context import (
+    ACTING_PERSON_ADVICE,
     FAILED,
     NOT_FOUND,
     NOT_UNDERSTOOD,
@@ -211,8 +212,8 @@ def enable_runbook(
         )
         return
     if not person:
-        exit_with_error("say who you are: --as PERSON", NOT_UNDERSTOOD)
-    with open_service(environment) as service:
+        exit_with_error(f"Missing option '--as'. {ACTING_PERSON_ADVICE}", NOT_UNDERSTOOD)
+    with open_service(environment, person) as service:
         state = service.enable_runbook(" ".join(words), person=person, alone=alone)
     lines = _describe_state(state)
     if state.is_enabled:

@@ -30,7 +30,6 @@ from bot.cli.terminal import print_result
 if TYPE_CHECKING:
     from bot.db.schedules import Fire, Schedule
     from bot.model.run import Run
-    from bot.service import KeyturnService
 
 _MAX_FIRES = 10
 _ZONE_OPTION = click.option(
@@ -74,9 +73,9 @@ def request_schedule(
     from bot.model.schedule import SETTING_HINTS, parse_timing
 
     settings = {key: str(options[key.replace("-", "_")]) for key in SETTING_HINTS}
-    with open_service(environment) as service:
+    with open_service(environment, options["person"]) as service:
         policy = service.policies.get_policy()
-        person = _find_person_id(service, options["person"])
+        person = options["person"]
         timing = parse_timing(name, settings, zone="UTC")
         runbook, values = request_form.find_runbook(words)
         host_pattern, requests = request_form.parse_request_for_hosts(
@@ -207,8 +206,8 @@ def suspend_schedule(
 
     For example: keyturn schedule suspend 3 --as stan --reason "the pool is being moved"
     """
-    with open_service(environment) as service:
-        known = _find_person_id(service, person)
+    with open_service(environment, person) as service:
+        known = person
         found = service.schedules.suspend_schedule(number, person=known, reason=reason)
     _print_schedule_state(found, f"Suspended schedule {number}.")
 
@@ -222,8 +221,8 @@ def resume_schedule(environment: CommandEnvironment, *, number: int, person: str
 
     For example: keyturn schedule resume 3 --as stan
     """
-    with open_service(environment) as service:
-        found = service.schedules.resume_schedule(number, person=_find_person_id(service, person))
+    with open_service(environment, person) as service:
+        found = service.schedules.resume_schedule(number, person=person)
     _print_schedule_state(found, f"Resumed schedule {number}.")
 
 
@@ -239,10 +238,8 @@ def end_schedule(
 
     For example: keyturn schedule end 3 --as stan
     """
-    with open_service(environment) as service:
-        found = service.schedules.end_schedule(
-            number, person=_find_person_id(service, person), reason=reason
-        )
+    with open_service(environment, person) as service:
+        found = service.schedules.end_schedule(number, person=person, reason=reason)
     _print_schedule_state(found, f"Ended schedule {number}.")
 
 
@@ -260,19 +257,11 @@ def take_over_schedule(
     """
     from bot.model.run import RequestOrigin
 
-    with open_service(environment) as service:
-        person = _find_person_id(service, person)
+    with open_service(environment, person) as service:
         run = service.schedules.take_over_schedule(
             number, person=person, origin=RequestOrigin("cli"), reason=reason
         )
     _print_schedule_run(environment, run)
-
-
-def _find_person_id(service: "KeyturnService", typed: str) -> str:
-    known = service.policies.get_policy().find_person(typed)
-    if known is None:
-        exit_with_error(f"unknown person {typed}: use an id of people.yaml", NOT_FOUND)
-    return known.id
 
 
 def _print_schedule_state(schedule: "Schedule", line: str) -> None:

@@ -70,7 +70,7 @@ def resume_runs(environment: CommandEnvironment, *, person: str, reason: str) ->
 
     For example: keyturn resume --as olga --reason "the network is repaired"
     """
-    with open_service(environment) as service:
+    with open_service(environment, person) as service:
         service.resume_everything(person=person, reason=reason)
     print_result({"stopped": False}, ["Resumed. Request stopped runs again."])
 
@@ -88,7 +88,7 @@ def ban_person(environment: CommandEnvironment, *, who: str, person: str, reason
 
     For example: keyturn ban dora --as olga --reason "her laptop was stolen"
     """
-    with open_service(environment) as service:
+    with open_service(environment, person) as service:
         service.ban_person(who, banned_by=person, reason=reason, requires_factor=False)
     lines = [
         f"{who} is banned. Their sessions ended and their tokens are revoked permanently.",
@@ -107,7 +107,7 @@ def unban_person(environment: CommandEnvironment, *, who: str, person: str, reas
 
     For example: keyturn unban dora --as adam --reason "she has a new laptop"
     """
-    with open_service(environment) as service:
+    with open_service(environment, person) as service:
         service.unban_person(who, unbanned_by=person, reason=reason)
     lines = [
         f"{who} is no longer banned and can sign in.",

@@ -176,7 +176,7 @@ def release_leg(
     """
     from bot.model.text import format_count
 
-    with open_service(environment) as service:
+    with open_service(environment, person) as service:
         count = service.release_leg(name, event, person=person, reason=reason)
     if not count:
         exit_with_error(f"no run claims {event} of {name}: see keyturn tree claims", NOT_FOUND)

@@ -11,7 +11,7 @@ import pytest
 
 from bot.audit import change_log
 from bot.auth import tokens as auth_tokens
-from bot.auth.tokens import SCOPES
+from bot.auth.tokens import CREATE_TOKEN_ADVICE, SCOPES
 from bot.db import tables
 from bot.db.database import Database
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
@@ -117,7 +117,7 @@ def test_expired_api_token_is_refused(api_harness: ApiHarness):
     answer = program.get("/me")
     assert (answer.status_code, answer.json()["detail"]) == (
         401,
-        "This token has expired: create a new one",
+        f"This token has expired: {CREATE_TOKEN_ADVICE}",
     )
 
 
@@ -127,7 +127,7 @@ def test_api_token_is_revoked_by_its_person_only_and_then_refused(api_harness: A
         service.tokens.revoke_token(1, person="olga", source="web")
     assert program.get("/me").status_code == 200
     service.tokens.revoke_token(1, person="dora", source="web")
-    assert program.get("/me").json()["detail"] == "This token was revoked: create a new one"
+    assert program.get("/me").json()["detail"] == f"This token was revoked: {CREATE_TOKEN_ADVICE}"
     with pytest.raises(TooLate):
         service.tokens.revoke_token(1, person="dora", source="web")
     assert api_harness.harness.list_entry_kinds()[-2:] == ["token revoked", "token refused"]
@@ -268,5 +268,5 @@ def test_refused_api_token_is_logged_once_a_minute_without_its_secret(
     with api_harness.database.reading() as tx:
         entries = [e for e in change_log.list_entries_after(tx, 0) if e.kind == "token refused"]
     assert len(entries) == 1
-    assert entries[0].facts["reason"] == "unknown token: check KEYTURN_TOKEN or create a new token"
+    assert entries[0].facts["reason"] == f"unknown token: {CREATE_TOKEN_ADVICE}"
     assert "xxxx" not in entries[0].body

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.audit import change_log
+from bot.auth.tokens import CREATE_TOKEN_ADVICE
 from bot.cli import client as at_terminal
 from bot.cli.client import get_run_exit_status
 from bot.cli.context import get_exit_status
@@ -95,7 +96,7 @@ def test_forbidden_command_exits_with_4(cli_service: CliService):
     result = cli_service.type("dora", "run", "1", "--as", "olga")
     assert (result.exit_code, result.stderr) == (
         4,
-        "keyturn: the token belongs to dora, not to olga\n",
+        f"keyturn: the token belongs to dora, not to olga: {CREATE_TOKEN_ADVICE}\n",
     )
 
 
@@ -224,6 +225,10 @@ def test_missing_token_or_unreachable_service_is_explained(cli_service: CliServi
     assert (away.exit_code, "cannot reach" in away.stderr) == (1, True)
     wrong = cli_service.type("dora", "runs", KEYTURN_TOKEN="kt_00000000_x")
     assert (wrong.exit_code, "Unknown token" in wrong.stderr) == (4, True)
+    other = cli_service.type("dora", "runs", "--as", "olga")
+    assert (other.exit_code, "belongs to dora" in other.stderr) == (4, True)
+    for one in (result, wrong, other):
+        assert one.stderr.endswith(f"{CREATE_TOKEN_ADVICE}\n")
 
 
 def test_api_token_is_not_sent_over_plain_http_to_another_host(cli_service: CliService):

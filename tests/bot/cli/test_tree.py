@@ -106,7 +106,8 @@ def test_tree_claims_lists_claims_and_tree_release_frees_one(place: Path):
     unknown = run("release", "shop", "lb1", "--as", "nobody-at-all", "--reason", "gone")
     assert (unknown.exit_code, unknown.stderr) == (
         3,
-        "keyturn: nobody-at-all is not in the policy\n",
+        "keyturn: unknown person nobody-at-all. Run this on the server with --as PERSON, your id "
+        "in people.yaml\n",
     )
 
 

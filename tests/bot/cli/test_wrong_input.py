@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
+from bot.cli.context import ACTING_PERSON_ADVICE
 from tests.policies import write_policy
 
 # Not UTF-8: Python decodes the byte 0xff of an argument like this.
@@ -167,6 +168,13 @@ def test_unknown_option_is_one_line_of_json_where_json_is_wanted():
 def test_missing_words_and_options_are_one_line():
     for words in (["token", "new"], ["token", "new", "dora"], ["stop", "all"], ["runs", "-n"]):
         _assert_one_line(_type(*words), words)
+
+
+def test_missing_acting_person_says_what_to_do_and_where():
+    for words in (["ban", "dora", "--reason", "stolen laptop"], ["delegate", "to", "stan"]):
+        result = _type(*words)
+        _assert_one_line(result, words)
+        assert f"Missing option '--as'. {ACTING_PERSON_ADVICE} (help: " in result.stderr
 
 
 def test_group_without_a_command_prints_its_help():
