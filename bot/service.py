@@ -23,7 +23,7 @@ from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
 from bot.model.errors import InvalidRequestError
-from bot.model.run import RequestOrigin, Run, State
+from bot.model.run import RefusedBy, RequestOrigin, Run, State
 from bot.model.sequence import UndoSelection
 from bot.model.view_rights import ViewRights
 from bot.policy import NoPolicyError, PolicySource
@@ -549,6 +549,7 @@ class KeyturnService:
                         run,
                         State.REFUSED if run.state is State.QUEUED else State.FAILED,
                         "An internal error occurred before anything was sent: see the log.",
+                        refused_by=RefusedBy.ERROR if run.state is State.QUEUED else None,
                     )
         except StoreUnavailable as error:
             log.critical("run %d cannot be ended after an error: %s", number, error)
@@ -560,7 +561,14 @@ class KeyturnService:
             run = runs.lock_run(tx, number)
             if run.state in {State.PLANNING, State.QUEUED, State.STARTING}:
                 why = f"There is no valid policy: {error}. Nothing was sent."
-                end_run(self._context, tx, run, State.REFUSED, why)
+                end_run(
+                    self._context,
+                    tx,
+                    run,
+                    State.REFUSED,
+                    why,
+                    refused_by=RefusedBy.ERROR,
+                )
             elif run.state is State.RUNNING and run.hosts:
                 why = f"No further host was started, because there is no valid policy: {error}"
                 end_run(self._context, tx, run, State.FAILED, why)

@@ -1,6 +1,7 @@
 """An event of any kind with given texts in each of its facts."""
 
 import dataclasses
+from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, cast, get_args, get_origin
 
@@ -19,6 +20,8 @@ def _build(annotation: Any, text: str, number: int) -> Any:
         return _build(inner[0], text, number)
     if kind is tuple:
         return (_build(inner[0], text, number),) * 2
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return next(iter(kind))
     if kind is str:
         return text
     if kind is bool:

@@ -12,7 +12,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bot.audit.change_log import Entry
 from bot.model.plan import PlannedStep
-from bot.model.run import Decision, Run, State, StepRecord, StepState
+from bot.model.run import Decision, RefusedBy, Run, State, StepRecord, StepState
+from bot.model.run_states import describe_outcome
+from bot.model.waiting import Waiting, WaitingFor
 from bot.queries.run_timeline import get_entry_facts
 from bot.queries.run_view import RunView
 
@@ -185,6 +187,36 @@ class LockOut(OutputModel):
     since: StoredTime
 
 
+class WaitingOut(OutputModel):
+    """What a run waits for, if not for people or for its turn."""
+
+    reason: WaitingFor = Field(
+        description="`freeze`: a freeze ends. `lock`: a run releases the host. `break-glass`: a "
+        "break-glass run on the same host goes first. `worker`: a site gets a worker. `outcome`: "
+        "the outcome of a part is known. `claim`: redundant parts are up again."
+    )
+    name: str = Field(
+        description="Name of the freeze, the locked host, the sites without a worker, or the "
+        "hosts or parts whose outcome is unknown."
+    )
+    run: int | None = Field(
+        description="The run that holds the lock or goes first; null if there is none, or you may "
+        "not view it."
+    )
+    time: StoredTime | None = Field(
+        description="When the freeze ends, or the last heartbeat of a worker."
+    )
+
+    @classmethod
+    def from_waiting(cls, waiting: Waiting | None) -> "WaitingOut | None":
+        if waiting is None:
+            return None
+        run = waiting.run if waiting.is_run_viewable else None
+        return cls.model_validate(
+            {"reason": waiting.reason, "name": waiting.name, "run": run, "time": waiting.time}
+        )
+
+
 class RunOut(OutputModel):
     """One run, as in a list."""
 
@@ -222,7 +254,17 @@ class RunOut(OutputModel):
     replan_of: int | None = Field(
         description="The run whose plan was not current any more, and which this one replaces."
     )
-    summary: str = Field(description="The result in a sentence; empty until there is one.")
+    summary: str = Field(
+        description="The result, or what the run waits for, in a sentence; empty for neither."
+    )
+    waiting_for: WaitingOut | None = Field(
+        description="What the run waits for; null if for people, for its turn or for nothing."
+    )
+    refused_by: RefusedBy | None = Field(
+        description="What refused a run that is `refused`: the policy, missing `approvals`, the "
+        "change log as `evidence`, the runbook, the redundancy `guard`, the ticket, a missing "
+        "`reason`, the schedule, or an `error` of Keyturn or its policy."
+    )
     needs_attention: bool = Field(
         description="Whether the run succeeded and its report is not healthy."
     )
@@ -262,7 +304,9 @@ def describe_run(run: Run, decisions: Sequence[Decision], base_url: str) -> dict
         "parent": run.parent,
         "proposal_for": run.proposal_for,
         "replan_of": run.replan_of,
-        "summary": run.summary,
+        "summary": describe_outcome(run),
+        "waiting_for": WaitingOut.from_waiting(run.waiting),
+        "refused_by": run.refused_by,
         "needs_attention": run.needs_attention,
         "page": f"{base_url}/runs/{run.id}",
     }

@@ -18,9 +18,10 @@ from bot.audit.event_type import (
 )
 from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.drift import DriftState
-from bot.model.run import ENDED_STATES, State, StepState, get_run_status
+from bot.model.run import ENDED_STATES, RefusedBy, State, StepState, get_run_status
 from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
 from bot.model.times import SECOND, format_span
+from bot.model.waiting import Waiting, WaitingFor, describe_waiting
 
 _REASON = "{reason}"
 _SOURCE_LABELS = {
@@ -390,8 +391,18 @@ class BreakGlassReviewed(
 # --- execution ---
 
 
-class OnHold(_WithReason, kind="on hold"):
-    """A queued run waits, for example for a freeze or a lock."""
+class OnHold(Event, kind="on hold", shown=EventText("Waits", "{waits}", Tone.PENDING, "clock")):
+    """A run waits for a freeze, a host lock, a worker or another run, which is not named."""
+
+    waiting_for: WaitingFor
+    name: str = ""
+    place: str = ""
+    time: int | None = None
+
+    @property
+    def waits(self) -> str:
+        waiting = Waiting(self.waiting_for, self.name, self.place, self.time)
+        return describe_waiting(waiting)
 
 
 class _ByWorker(Event):
@@ -614,6 +625,7 @@ class RunEnded(_WithReason):
     """The run is in the state that is the kind of the entry."""
 
     summary: str = ""
+    refused_by: RefusedBy | None = None
     healthy: bool | None = None
     output_sha256: str = ""
 

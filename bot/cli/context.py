@@ -122,13 +122,14 @@ def open_service(
 def run_to_data(environment: CommandEnvironment, run: "Run") -> Mapping[str, Any]:
     """Return the fields of a run in the API that are known without the service."""
     from bot.model.references import hide_references
+    from bot.model.run_states import describe_outcome
 
     return {
         "id": run.id,
         "state": run.state.value,
         "ended": run.is_ended,
         "request": run.request,
-        "summary": hide_references(run.summary),
+        "summary": hide_references(describe_outcome(run)),
         "page": f"{environment.base_url}/runs/{run.id}" if environment.base_url else "",
     }
 

@@ -11,10 +11,8 @@ from sqlalchemy import Row, func, select
 from bot.db import tables, view_conditions
 from bot.db.database import Transaction
 from bot.model.agents import AgentOrigin
-from bot.model.run import State
+from bot.model.run import RefusedBy, State
 
-# How the service begins the summary of what a rule refused, other than what a runbook did.
-POLICY_REFUSED = "The policy refuses:"
 _RUN = tables.run.c
 
 
@@ -79,7 +77,7 @@ def list_past_requests(
             _RUN.requirements,
             _RUN.editors,
             _RUN.grant_id,
-            _RUN.summary,
+            _RUN.refused_by,
             _RUN.undo_of,
         )
         .where(
@@ -130,7 +128,7 @@ def _build_past_request(
         is_first_success=is_first_success,
         editors=tuple(json.loads(row.editors)),
         planned=row.plan is not None,
-        refused=row.state == State.REFUSED.value and row.summary.startswith(POLICY_REFUSED),
+        refused=row.refused_by == RefusedBy.POLICY.value,
         needed=row.required_approvals,
         step_up=bool(json.loads(row.requirements).get("requires_second_factor")),
         is_preapproved=row.grant_id is not None or bool(origin.get("schedule_id")),

@@ -11,11 +11,12 @@ from bot.db.database import Transaction
 from bot.db.live_output import LiveOutput
 from bot.db.runs import NoSuchRun
 from bot.model.run import ENDED_STATES, State, get_run_status
+from bot.model.waiting import Waiting, parse_waiting
 
 _RUN = tables.run.c
 _COLUMNS = [
     *(_RUN.id, _RUN.version, _RUN.host, _RUN.state),
-    *(_RUN.started_at, _RUN.ended_at, _RUN.summary, _RUN.needs_attention, _RUN.kind),
+    *(_RUN.started_at, _RUN.ended_at, _RUN.summary, _RUN.needs_attention, _RUN.kind, _RUN.waiting),
 ]
 
 
@@ -32,6 +33,7 @@ class RunProgressPart:
     summary: str
     needs_attention: bool = False
     kind: str = "change"
+    waiting: Waiting | None = None
 
     @property
     def status(self) -> str:
@@ -97,4 +99,5 @@ def _build_part(tx: Transaction, row: Row[Any]) -> RunProgressPart:
     return RunProgressPart(
         *(row.id, row.version, row.host, State(row.state)),
         *(row.started_at, row.ended_at, summary, row.needs_attention, row.kind),
+        view_conditions.show_waiting(tx, parse_waiting(row.waiting)),
     )

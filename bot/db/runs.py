@@ -32,6 +32,7 @@ from bot.model.run import (
     ACTIVE_STATES,
     EXPIRING_STATES,
     Decision,
+    RefusedBy,
     RequestOrigin,
     Run,
     State,
@@ -40,6 +41,7 @@ from bot.model.run import (
     check_transition,
 )
 from bot.model.schedule import ScheduleTiming
+from bot.model.waiting import encode_waiting, parse_waiting
 from connectors.errors import DomainError
 from runbooks import Report
 
@@ -179,6 +181,8 @@ def _read_run(row: Any) -> Run:
         replan_of=row.replan_of,
         timing=ScheduleTiming.from_json(row.timing) if row.timing else None,
         summary=row.summary,
+        refused_by=RefusedBy(row.refused_by) if row.refused_by else None,
+        waiting=parse_waiting(row.waiting),
         needs_attention=row.needs_attention,
         report=REPORT.validate_json(row.report) if row.report else None,
     )
@@ -210,6 +214,8 @@ _WRITTEN: Mapping[str, Callable[[Any], object]] = {
     "reminded_at": _keep,
     "escalated_at": _keep,
     "summary": _keep,
+    "refused_by": _keep,
+    "waiting": encode_waiting,
     "needs_attention": _keep,
     "plan": lambda plan: plan.to_json() if plan else None,
     "approver_groups": lambda groups: json.dumps(list(groups)),
@@ -359,15 +365,18 @@ def _show(tx: Transaction, run: Run) -> Run:
     if tx.view_rights is None:
         return run
     summary = view_conditions.show_references(tx, run.summary)
-    return run if summary == run.summary else replace(run, summary=summary)
+    waiting = view_conditions.show_waiting(tx, run.waiting)
+    if summary == run.summary and waiting is run.waiting:
+        return run
+    return replace(run, summary=summary, waiting=waiting)
 
 
 def move_run(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:
-    """Move the run to another state.
+    """Move the run to another state. What it waited for is over.
 
     Raises IllegalTransitionError or ConcurrentUpdateError and changes nothing.
     """
-    return move_runs(tx, [(run, changed_copy(run, state=to, **changes))])[0]
+    return move_runs(tx, [(run, changed_copy(run, state=to, waiting=None, **changes))])[0]
 
 
 def changed_copy(run: Run, **changes: Any) -> Run:

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam, select
+from sqlalchemy import Row, bindparam, select
 
 from bot.db import runs, saved_views, tables, view_conditions
 from bot.db.database import Transaction
@@ -30,6 +30,7 @@ from bot.model.run import (
     split_areas,
 )
 from bot.model.schedule import ScheduleTiming
+from bot.model.waiting import Waiting, parse_waiting
 
 # How many runs are read for a page: few at first, because most filters match enough of them.
 _WINDOWS = (400, 20_000)
@@ -502,6 +503,7 @@ class ListedRun(NamedTuple):
     started_at: int | None
     ended_at: int | None
     summary: str
+    waiting: Waiting | None
     runbook: str
     kind: str
     request: str
@@ -563,10 +565,18 @@ def list_run_page(
     run_filter: None for a page without runs. whose: the reader.
     """
     found, older = ([], None) if run_filter is None else find_page_numbers(tx, run_filter, most)
-    listed = map(ListedRun._make, tx.sql.execute(_LIST, {"wanted": found}).all())
+    rows = tx.sql.execute(_LIST, {"wanted": found}).all()
     return RunListing(
-        [run._replace(summary=view_conditions.show_references(tx, run.summary)) for run in listed],
+        [_read_listed_run(tx, row) for row in rows],
         older,
         runs.list_decisions_on(tx, found),
         saved_views.list_views(tx, whose),
+    )
+
+
+def _read_listed_run(tx: Transaction, row: Row[Any]) -> ListedRun:
+    """Return a run of a list as the person may read it."""
+    return ListedRun._make(row)._replace(
+        summary=view_conditions.show_references(tx, row.summary),
+        waiting=view_conditions.show_waiting(tx, parse_waiting(row.waiting)),
     )

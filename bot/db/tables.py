@@ -74,6 +74,9 @@ run = Table(
     Column("ticket", String(64), nullable=False),
     Column("replan_of", Integer, ForeignKey("run.id")),
     Column("summary", Text, nullable=False),
+    Column("refused_by", String(16)),
+    # What it waits for, as JSON.
+    Column("waiting", Text),
     # SINGLE, PARENT or CHILD, with PLAN_ONLY added or not.
     Column("fan_out_role", Integer, nullable=False),
     # Whether it succeeded with a report that has findings.

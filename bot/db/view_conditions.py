@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from sqlalchemy import select
 
@@ -18,6 +19,7 @@ from bot.db.tables import PARENT, PLAN_ONLY
 from bot.model import references
 from bot.model.sequence import SEQUENCES
 from bot.model.view_rights import ViewableScope, ViewRights, can_view_all
+from bot.model.waiting import Waiting
 from connectors.errors import DomainError
 
 
@@ -71,6 +73,15 @@ def show_references(tx: Transaction, text: str) -> str:
     if not numbers or tx.view_rights is None:
         return references.hide_references(text)
     return references.show_references(text, list_viewable(tx, numbers))
+
+
+def show_waiting(tx: Transaction, waiting: Waiting | None) -> Waiting | None:
+    """Return what a run waits for, with the other run only if the reader may view it."""
+    if waiting is None or waiting.run is None or tx.view_rights is None:
+        return waiting
+    if list_viewable(tx, [waiting.run]):
+        return replace(waiting, is_run_viewable=True)
+    return replace(waiting, run=None)
 
 
 @contextmanager

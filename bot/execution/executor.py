@@ -17,7 +17,7 @@ from bot.execution.planner import RemainingWork, compute_remaining
 from bot.execution.ticket_check import add_ticket
 from bot.execution.vantage import check_vantage
 from bot.integrations.ticket_connection import TicketError
-from bot.model.run import Run, State, StepRecord, StepState
+from bot.model.run import RefusedBy, Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
@@ -84,7 +84,9 @@ class Executor:
             )
             return
         except TicketError as error:
-            self._end_before_first_step(claimed_run, State.REFUSED, str(error))
+            self._end_before_first_step(
+                claimed_run, State.REFUSED, str(error), refused_by=RefusedBy.TICKET
+            )
             return
         except HostError as error:
             if self._closing.is_set():
@@ -110,14 +112,19 @@ class Executor:
                 recovery.hand_over_run(self._context, tx, run)
 
     def _end_before_first_step(
-        self, claimed_run: gate.ClaimedRun, state: State, summary: str
+        self,
+        claimed_run: gate.ClaimedRun,
+        state: State,
+        summary: str,
+        *,
+        refused_by: RefusedBy | None = None,
     ) -> None:
         with self._context.database.transaction() as tx:
             run = runs.lock_run(tx, claimed_run.run.id)
             if run.state is State.STARTING and self._context.lease_keeper.regain_lease(
                 tx, claimed_run.held_lease
             ):
-                end_run(self._context, tx, run, state, summary)
+                end_run(self._context, tx, run, state, summary, refused_by=refused_by)
 
     def _execute_steps(
         self,

@@ -16,9 +16,10 @@ from bot.db.database import Transaction
 from bot.execution import gate, leg_readings, start_schedule
 from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
-from bot.model.run import Run, State
+from bot.model.run import RefusedBy, Run, State
 from bot.model.sequence import LEFT_OUT, NOT_UNDONE, find_label
 from bot.model.text import format_count
+from bot.model.waiting import Waiting, WaitingFor
 from bot.policy import Policy
 from bot.queries import redundancy
 from bot.queries.policy_result import bind_policy_result
@@ -29,7 +30,6 @@ from connectors.errors import prefix_host
 from runbooks import Leg, Report, Table
 
 _SUCCESSFUL_STATES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
-WAITS_FOR_LEGS = "Waits until the hosts changed before carry their services again"
 _ACTIVE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING})
 
 
@@ -88,7 +88,14 @@ def _combine_plans(
         why = "; ".join(
             prefix_host(_get_name(parent, child), _get_end_reason(child)) for child in bad
         )
-        return end_run(context, tx, parent, bad[0].state, f"{why}. Nothing was sent to any host.")
+        return end_run(
+            context,
+            tx,
+            parent,
+            bad[0].state,
+            f"{why}. Nothing was sent to any host.",
+            refused_by=bad[0].refused_by,
+        )
     if parent.kind == "check" and parent.timing is None:
         return _combine_reports(context, tx, parent, children, bad)
     waiting = [child for child in children if child.state is State.PENDING]
@@ -120,7 +127,7 @@ def _submit_combined_plan(
     first = plans[0]
     if any(plan.ticket != first.ticket for plan in plans):
         why = f"Ticket {parent.ticket} was changed while the hosts were read. Request it again."
-        return end_run(context, tx, parent, State.REFUSED, why)
+        return end_run(context, tx, parent, State.REFUSED, why, refused_by=RefusedBy.TICKET)
     combined = ResolvedPlan(
         runbook=parent.runbook,
         runbook_version=(
@@ -173,7 +180,7 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
     if waiting and bad and all(child.state is State.UNKNOWN for child in bad):
         # The host may return the outcome within seconds; its end, also by an owner, wakes us.
         names = ", ".join(_get_name(parent, child) for child in bad)
-        gate.record_waiting_reason(tx, parent, f"Waits until the outcome of {names} is known")
+        gate.record_waiting(tx, parent, Waiting(WaitingFor.OUTCOME, names))
         return
     if waiting and not bad:
         candidates = waiting[: 1 if parent.is_sequence else _count_next_wave(children)]
@@ -182,7 +189,7 @@ def _advance_waves(context: WorkflowContext, tx: Transaction, parent: Run) -> No
             _log_wave(tx, parent, wave, candidates=len(candidates))
             _start_wave(context, tx, parent, wave)
         else:
-            gate.record_waiting_reason(tx, parent, WAITS_FOR_LEGS)
+            gate.record_waiting(tx, parent, Waiting(WaitingFor.CLAIM))
         return
     for child in waiting:
         why = f"Not started, because {_get_name(parent, bad[0])} ended {bad[0].state}"
@@ -248,8 +255,8 @@ def _start_wave(
 ) -> None:
     # Raises NoPolicyError: then none of them starts.
     context.policies.get_policy()
-    if parent.summary:  # what it waited for
-        runs.amend_run(tx, parent, summary="")
+    if parent.waiting is not None:
+        runs.amend_run(tx, parent, waiting=None)
     runs.move_runs(tx, [(child, runs.changed_copy(child, state=State.QUEUED)) for child in wave])
     for child in wave:
         # The gate checks whether the host still exists.

@@ -17,11 +17,10 @@ from bot.execution.intent import StepIntent, record_step_intent
 from bot.execution.planner import RemainingWork, resolve_plan
 from bot.execution.recovery import can_resume
 from bot.model.plan import PlannedStep, ResolvedPlan
-from bot.model.references import refer_to_run
-from bot.model.run import Run, State
-from bot.model.run_states import ON_HOLD_DISPLAY
+from bot.model.run import RefusedBy, Run, State
 from bot.model.sequence import find_label
 from bot.model.text import format_sentence
+from bot.model.waiting import Waiting, WaitingFor
 from bot.policy import NoPolicyError, Policy
 from bot.queries import break_glass_rules, oncall, own_runbooks, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
@@ -36,18 +35,23 @@ log = logging.getLogger(__name__)
 
 
 class GateRefused(Exception):
-    """The gate refuses a run. state: how the run ends."""
+    """The gate refuses a run.
 
-    def __init__(self, state: State, reason: str) -> None:
+    Args:
+        state: How the run ends.
+        refused_by: What refuses it, if it ends as refused.
+    """
+
+    def __init__(self, state: State, reason: str, refused_by: RefusedBy | None = None) -> None:
         super().__init__(reason)
-        self.state = state
+        self.state, self.refused_by = state, refused_by
 
 
 class ApprovalsMissing(GateRefused):
     """The rules require more approvals by now; those already given still count."""
 
     def __init__(self, approval_count: ApprovalCount, reason: str) -> None:
-        super().__init__(State.REFUSED, reason)
+        super().__init__(State.REFUSED, reason, RefusedBy.APPROVALS)
         self.approval_count = approval_count
 
 
@@ -73,9 +77,9 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
-        frozen = _get_blocking_freeze(tx, run, policy)
-        if frozen:
-            record_waiting_reason(tx, run, f"{ON_HOLD_DISPLAY.label}: {frozen}")
+        freeze = _find_blocking_freeze(tx, run, policy)
+        if freeze is not None:
+            record_waiting(tx, run, freeze)
             return None
         first = priority.get_urgent_run(tx, run.host)
         if (
@@ -83,26 +87,18 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
             and first != run.id
             and priority.get_turn(tx, run.id).rank < priority.URGENT
         ):
-            record_waiting_reason(tx, run, f"waits for {_name_urgent_run(first)}")
+            record_waiting(tx, run, Waiting(WaitingFor.BREAK_GLASS, run=first))
             return None
         holder = locks.take_lock(tx, run.host, run.id)
         if holder is not None:
-            record_waiting_reason(
-                tx, run, f"waits for {refer_to_run(holder.run)}, which has locked {run.host}"
-            )
+            record_waiting(tx, run, Waiting(WaitingFor.LOCK, run.host, run=holder.run))
             return None
-        claimed = runs.move_run(tx, run, State.STARTING, summary="")
+        claimed = runs.move_run(tx, run, State.STARTING)
         hold = context.lease_keeper.take_lease(tx, run)
         change_log.append_entry(
             tx, events.Claimed(worker=context.lease_keeper.name, fence=hold.fence), run=run
         )
         return ClaimedRun(claimed, hold)
-
-
-def _name_urgent_run(number: int) -> str:
-    return refer_to_run(
-        number, f"break-glass run {number}", otherwise="another run, which break-glass starts"
-    )
 
 
 def resume_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
@@ -140,17 +136,15 @@ def pass_gate(
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
-        frozen = _get_blocking_freeze(tx, run, policy)
-        if frozen:
+        freeze = _find_blocking_freeze(tx, run, policy)
+        if freeze is not None:
             release_host_lock(context, tx, run)
-            record_waiting_reason(
-                tx, runs.move_run(tx, run, State.QUEUED), f"{ON_HOLD_DISPLAY.label}: {frozen}"
-            )
+            record_waiting(tx, runs.move_run(tx, run, State.QUEUED), freeze)
             return None
         # Last, since other runs that touch the same services wait for it from here.
         refusal = leg_claims.take_claims(tx, policy, run)
         if refusal:
-            end_refused_run(context, tx, run, GateRefused(State.REFUSED, refusal))
+            end_refused_run(context, tx, run, GateRefused(State.REFUSED, refusal, RefusedBy.GUARD))
             return None
         if run.grant_id is not None:
             grant_rules.use_grant(tx, run)
@@ -171,17 +165,25 @@ def pass_gate(
         return intent
 
 
-def _get_blocking_freeze(tx: Transaction, run: Run, policy: Policy) -> str:
-    """Return the freeze that holds the run; "" if none does, or break-glass is active."""
-    frozen = policy.describe_freeze(host=run.host, runbook=run.runbook, now=tx.now)
-    return "" if frozen and break_glass_rules.is_break_glass_active(tx, policy, run) else frozen
+def _find_blocking_freeze(tx: Transaction, run: Run, policy: Policy) -> Waiting | None:
+    """Return the freeze that holds the run; None if none does, or break-glass is active."""
+    freeze = policy.find_freeze(host=run.host, runbook=run.runbook, now=tx.now)
+    is_bypassed = freeze and break_glass_rules.is_break_glass_active(tx, policy, run)
+    return None if is_bypassed else freeze
 
 
-def record_waiting_reason(tx: Transaction, run: Run, reason: str) -> None:
+def record_waiting(tx: Transaction, run: Run, waiting: Waiting) -> None:
     """Record and log what an approved run waits for, once for each reason."""
-    if run.summary != reason:
-        runs.amend_run(tx, run, summary=reason)
-        change_log.append_entry(tx, events.OnHold(reason=reason), run=run)
+    waiting = waiting.redact(tx.redactor.redact_text)
+    if run.waiting != waiting:
+        runs.amend_run(tx, run, waiting=waiting)
+        on_hold = events.OnHold(
+            waiting_for=waiting.reason,
+            name=waiting.name,
+            place=waiting.place,
+            time=waiting.time,
+        )
+        change_log.append_entry(tx, on_hold, run=run)
         announce_run_change(tx, run)
 
 
@@ -280,7 +282,9 @@ def authorise_run(
     if not break_glass_rules.is_break_glass_active(tx, unbanned_policy, parent):
         if lacks_ticket:
             raise GateRefused(
-                State.REFUSED, "The policy requires an approved change ticket by now"
+                State.REFUSED,
+                "The policy requires an approved change ticket by now",
+                RefusedBy.TICKET,
             )
         _check_grant(tx, unbanned_policy, parent, counted)
     return counted
@@ -294,7 +298,7 @@ def _check_runbook_is_enabled(context: WorkflowContext, tx: Transaction, run: Ru
     else:
         refusal = own_runbooks.find_refusal(tx, known)
     if refusal:
-        raise GateRefused(State.REFUSED, refusal)
+        raise GateRefused(State.REFUSED, refusal, RefusedBy.RUNBOOK)
 
 
 def _exclude_banned(tx: Transaction, run: Run, policy: Policy) -> Policy:
@@ -320,6 +324,7 @@ def _count_approvals(
             State.REFUSED,
             f"{_get_policy(context).get_person_name(run.requested_by)} may not request this any "
             f"more: {why}",
+            RefusedBy.POLICY,
         )
     if counted.denied_by:
         raise GateRefused(
@@ -365,6 +370,7 @@ def _build_evidence_refusal(run: Run, doubt: str) -> GateRefused:
         f"The change log does not confirm {doubt}: the database may have been altered. Nothing "
         "more is sent for this run. Run `keyturn changelog verify`; if it reports no problem, "
         "request the run again.",
+        RefusedBy.EVIDENCE,
     )
 
 
@@ -397,7 +403,7 @@ def _build_approvals_refusal(policy: Policy, approval_count: ApprovalCount) -> G
     if unknown_duty := policy.describe_unknown_duty(approval_count.request, ruling):
         why += f" {format_sentence(unknown_duty)}"
     if approval_count.lost_approvers:
-        return GateRefused(State.REFUSED, f"{why} Request it again.")
+        return GateRefused(State.REFUSED, f"{why} Request it again.", RefusedBy.APPROVALS)
     return ApprovalsMissing(approval_count, why)
 
 
@@ -410,7 +416,9 @@ def end_refused_run(
         or run.parent is not None
         or run.origin.schedule_id
     ):
-        return end_run(context, tx, run, refusal.state, str(refusal))
+        return end_run(
+            context, tx, run, refusal.state, str(refusal), refused_by=refusal.refused_by
+        )
     ruling = refusal.approval_count.ruling
     waiting = runs.move_run(
         tx,
@@ -423,7 +431,6 @@ def end_refused_run(
         grant_id=None,
         pending_since=tx.now,
         reminded_at=None,
-        summary="",
         expires_at=min(
             tx.now + context.approval_timeout, run.plan.expires_at if run.plan else tx.now
         ),
@@ -442,7 +449,7 @@ def _get_approved_run(context: WorkflowContext, tx: Transaction, run: Run) -> Ru
     try:
         return schedule_approval.get_founding_run(context, tx, run)
     except schedule_approval.ScheduleNotApproved as refusal:
-        raise GateRefused(State.REFUSED, str(refusal)) from None
+        raise GateRefused(State.REFUSED, str(refusal), RefusedBy.SCHEDULE) from None
 
 
 def _check_is_child_of(run: Run, parent: Run) -> None:
@@ -475,7 +482,7 @@ def _check_ticket_permits(
     """Raise GateRefused unless the ticket permits the change now."""
     refusal = remaining.ticket.find_refusal(run.host, now=tx.now) if remaining.ticket else ""
     if refusal and not break_glass_rules.is_break_glass_active(tx, policy, run):
-        raise GateRefused(State.REFUSED, refusal)
+        raise GateRefused(State.REFUSED, refusal, RefusedBy.TICKET)
 
 
 def _check_plan_unchanged(
@@ -484,7 +491,7 @@ def _check_plan_unchanged(
     if not remaining.steps:
         raise GateRefused(State.NO_CHANGES, f"Nothing left to do: {remaining.current_state}")
     if run.plan is None:
-        raise GateRefused(State.REFUSED, "It has no plan")
+        raise GateRefused(State.REFUSED, "It has no plan", RefusedBy.ERROR)
     if run.plan.digest != run.digest:
         raise GateRefused(
             State.STALE, "The plan does not have the digest that was approved. Re-plan it."
@@ -535,4 +542,6 @@ def _get_policy(context: WorkflowContext) -> Policy:
     try:
         return context.policies.get_policy()
     except NoPolicyError as error:
-        raise GateRefused(State.REFUSED, f"There is no valid policy: {error}") from None
+        raise GateRefused(
+            State.REFUSED, f"There is no valid policy: {error}", RefusedBy.ERROR
+        ) from None

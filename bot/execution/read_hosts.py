@@ -19,7 +19,7 @@ from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan
 from bot.execution.ticket_check import add_ticket
 from bot.integrations.ticket_connection import TicketError
 from bot.model.drift import get_key_name
-from bot.model.run import Run, State
+from bot.model.run import RefusedBy, Run, State
 from bot.policy import NoPolicyError
 from bot.queries import drift, redundancy
 from bot.queries.policy_result import bind_policy_result
@@ -111,7 +111,8 @@ class HostReader:
             leg_readings.refresh_readings(self._context, policy, left.takes_down)
             return partial(self._record_plan, remaining=left)
         except (Refused, TicketError) as refused:
-            return partial(self._record_end, state=State.REFUSED, summary=str(refused))
+            by = RefusedBy.TICKET if isinstance(refused, TicketError) else RefusedBy.RUNBOOK
+            return partial(self._record_refusal, summary=str(refused), refused_by=by)
         except HostError as error:
             # A read that was interrupted by our shutdown is repeated at the next start.
             if self._closing.is_set():
@@ -195,14 +196,14 @@ class HostReader:
             return
         refusal = remaining.ticket.find_refusal(run.host, now=tx.now) if remaining.ticket else ""
         if refusal:
-            end_run(self._context, tx, run, State.REFUSED, refusal)
+            self._record_refusal(tx, run, summary=refusal, refused_by=RefusedBy.TICKET)
             return
         legs = remaining.takes_down
         if run.timing is None:
             override = run.guard_override
             refusal = redundancy.find_refusal(tx, policy, legs, run=run.id, override=override)
             if refusal:
-                end_run(self._context, tx, run, State.REFUSED, refusal)
+                self._record_refusal(tx, run, summary=refusal, refused_by=RefusedBy.GUARD)
                 return
             notes = redundancy.list_margin_notes(tx, policy, legs, run=run.id)
             key_name = get_key_name(self._context.runbooks, run)
@@ -219,6 +220,11 @@ class HostReader:
         runs.move_run(tx, run, State.PENDING, plan=plan, digest=plan.digest, expires_at=expires)
         if tx.is_first_call(("advance", run.parent)):
             self._context.dispatcher.enqueue_run(tx, run.parent, policy.inventory[run.host].site)
+
+    def _record_refusal(
+        self, tx: Transaction, run: Run, *, summary: str, refused_by: RefusedBy
+    ) -> None:
+        end_run(self._context, tx, run, State.REFUSED, summary, refused_by=refused_by)
 
     def _record_end(self, tx: Transaction, run: Run, *, state: State, summary: str) -> None:
         if run.kind == "check" and state is State.FAILED:

@@ -222,8 +222,8 @@ class Reconciler:
         with self.context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
             summary += _describe_failure(tx, run)
-            if run.state is State.UNKNOWN and run.summary != summary:
-                announce_run_change(tx, runs.amend_run(tx, run, summary=summary))
+            if run.state is State.UNKNOWN:
+                _show_summary(tx, run, summary)
             with self._lock:
                 if retry_in is not None and number in self._retries:
                     self._retries[number] = _Retry(tx.now + retry_in * SECOND)
@@ -335,8 +335,7 @@ class Reconciler:
             f"The outcome of step {n} of {run.step_count} is unknown: {found} {host} stays locked "
             f"until {until or 'an owner resolves'} this run."
         )
-        if summary != run.summary:
-            announce_run_change(tx, runs.amend_run(tx, run, summary=summary))
+        _show_summary(tx, run, summary)
 
     def _log_query(
         self, tx: Transaction, run: Run, unknown_step: _UnknownStep, result: ReconcileResult
@@ -357,6 +356,13 @@ class Reconciler:
         if result.answer:
             answered = replace(result.answer, result=result.description)
             change_log.append_entry(tx, answered, run=run.id, host=host)
+
+
+def _show_summary(tx: Transaction, run: Run, summary: str) -> None:
+    """Announce what is known, unless it is the same as the last time."""
+    summary = tx.redactor.redact_for_storage(summary)
+    if summary != run.summary:
+        announce_run_change(tx, runs.amend_run(tx, run, summary=summary))
 
 
 def _describe_failure(tx: Transaction, run: Run) -> str:

@@ -12,7 +12,7 @@ from bot.audit.event_type import Event
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Fire, FireOutcome, Schedule, ScheduleState
-from bot.model.run import STATES_BEFORE_INTENT, RequestOrigin, Run, State
+from bot.model.run import STATES_BEFORE_INTENT, RefusedBy, RequestOrigin, Run, State
 from bot.model.schedule import Overlap
 from bot.model.times import MINUTE
 from bot.policy import Policy
@@ -151,7 +151,7 @@ def _request_run(
     try:
         schedule_approval.check_schedule_approval(context, tx, schedule, founding)
     except schedule_approval.ScheduleNotApproved as error:
-        end_run(context, tx, run, State.REFUSED, str(error))
+        end_run(context, tx, run, State.REFUSED, str(error), refused_by=RefusedBy.SCHEDULE)
         _suspend_schedule(tx, schedule, fire, str(error), run=run.id, state=ScheduleState.LAPSED)
 
 

@@ -6,12 +6,11 @@ from bot.db import break_glass, locks, priority, procrastinate_queue, runs
 from bot.db.database import Transaction
 from bot.execution import gate
 from bot.model.run import Run, State
-from bot.model.run_states import ON_HOLD_DISPLAY
-from bot.model.times import SECOND, format_deadline
+from bot.model.run_states import is_on_hold
+from bot.model.times import SECOND
+from bot.model.waiting import Waiting, WaitingFor
 from bot.policy import NoPolicyError, Policy
 from bot.workflow.context import WorkflowContext
-
-_FREEZE_PREFIX = f"{ON_HOLD_DISPLAY.label}: "
 
 
 def list_stalled_runs(
@@ -27,15 +26,13 @@ def list_stalled_runs(
     """
     busy = {*context.dispatcher.list_dispatched_runs(tx), *being_read}
     found = [run for run in active_runs if run.id not in busy and _needs_no_host(run)]
-    frozen = _FreezeCheck(context, tx)
+    freezes = _FreezeCheck(context, tx)
     for line in _group_by_free_host(tx, active_runs):
-        awake = [run for run in line if not frozen.is_held_by_freeze(run)]
-        found += [run for run in awake if frozen.was_held_by_freeze(run) and run.id not in busy]
+        awake = [run for run in line if not freezes.is_still_held(run)]
+        found += [run for run in awake if is_on_hold(run) and run.id not in busy]
         if awake and busy.isdisjoint(run.id for run in line):
             first = priority.order_runs(tx, [run.id for run in awake])[0]
-            found += [
-                run for run in awake if run.id == first and not frozen.was_held_by_freeze(run)
-            ]
+            found += [run for run in awake if run.id == first and not is_on_hold(run)]
     return found
 
 
@@ -58,27 +55,19 @@ class _FreezeCheck:
     """Whether runs wait for a freeze. There may be thousands, so each freeze is read once."""
 
     def __init__(self, context: WorkflowContext, tx: Transaction) -> None:
-        self._policy, self._now = _get_policy(context), tx.now
+        self._policy, self._tx = _get_policy(context), tx
         self._break_glass_runs = break_glass.list_active(tx)
-        self._freezes: dict[tuple[str, str], str] = {}
+        self._freezes: dict[tuple[str, str], Waiting | None] = {}
 
-    def was_held_by_freeze(self, run: Run) -> bool:
-        """Return whether the run was last reported as held by a freeze."""
-        return run.summary.startswith(_FREEZE_PREFIX)
-
-    def is_held_by_freeze(self, run: Run) -> bool:
+    def is_still_held(self, run: Run) -> bool:
         """Return whether the run is still held by the freeze that was reported."""
-        if (
-            self._policy is None
-            or run.id in self._break_glass_runs
-            or not self.was_held_by_freeze(run)
-        ):
+        if self._policy is None or run.id in self._break_glass_runs or not is_on_hold(run):
             return False
         place = (run.host, run.runbook)
         if place not in self._freezes:
-            words = {"host": run.host, "runbook": run.runbook}
-            self._freezes[place] = self._policy.describe_freeze(**words, now=self._now)
-        return run.summary == f"{_FREEZE_PREFIX}{self._freezes[place]}"
+            freeze = self._policy.find_freeze(host=run.host, runbook=run.runbook, now=self._tx.now)
+            self._freezes[place] = freeze and freeze.redact(self._tx.redactor.redact_text)
+        return run.waiting == self._freezes[place]
 
 
 def _get_policy(context: WorkflowContext) -> Policy | None:
@@ -90,7 +79,6 @@ def _get_policy(context: WorkflowContext) -> Policy | None:
 
 # Free workers poll every second: a run that has waited so long has no worker.
 _UNATTENDED_SECONDS = 15.0
-_UNATTENDED_PREFIX = "waits for a worker: no heartbeat from "
 
 
 def record_unattended_sites(
@@ -108,12 +96,14 @@ def record_unattended_sites(
         return
     for run in active_runs:
         found = sorted(unattended.keys() & _list_next_sites(context, run))
-        if not found or run.summary.startswith(_UNATTENDED_PREFIX):
+        if not found or (run.waiting and run.waiting.reason is WaitingFor.WORKER):
             continue
-        since = format_deadline(tx.now - unattended[found[0]] * SECOND)
-        sites = f"site{'s' * (len(found) > 1)} {', '.join(found)}"
-        why = f"{_UNATTENDED_PREFIX}{sites} since {since}"
-        gate.record_waiting_reason(tx, runs.lock_run(tx, run.id), why)
+        waiting = Waiting(
+            WaitingFor.WORKER,
+            ", ".join(found),
+            time=round(tx.now - unattended[found[0]] * SECOND),
+        )
+        gate.record_waiting(tx, runs.lock_run(tx, run.id), waiting)
 
 
 def _list_next_sites(context: WorkflowContext, run: Run) -> set[str]:

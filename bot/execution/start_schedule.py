@@ -5,7 +5,7 @@ from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import Schedule, ScheduleState
 from bot.execution import gate
-from bot.model.run import Run, State
+from bot.model.run import RefusedBy, Run, State
 from bot.policy import NoPolicyError
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
@@ -26,7 +26,8 @@ def start_schedule(context: WorkflowContext, tx: Transaction, run: Run) -> Run:
     try:
         gate.authorise_run(context, tx, run, context.policies.get_policy())
     except NoPolicyError as error:
-        return end_run(context, tx, run, State.REFUSED, f"There is no valid policy: {error}")
+        why = f"There is no valid policy: {error}"
+        return end_run(context, tx, run, State.REFUSED, why, refused_by=RefusedBy.ERROR)
     except gate.GateRefused as refusal:
         return gate.end_refused_run(context, tx, run, refusal)
     # The schedule is locked before the log, in the same order as when it fires.
@@ -40,7 +41,8 @@ def start_schedule(context: WorkflowContext, tx: Transaction, run: Run) -> Run:
     if not run.required_approvals and managers and run.requested_by not in managers:
         why = f"Only the owners can replace schedule {run.timing.replaces_schedule}"
         names = map(context.policies.get_policy().get_person_name, managers)
-        return end_run(context, tx, run, State.REFUSED, f"{why}: {', '.join(names)}")
+        why = f"{why}: {', '.join(names)}"
+        return end_run(context, tx, run, State.REFUSED, why, refused_by=RefusedBy.SCHEDULE)
     schedule = schedules.add_schedule(
         tx,
         run=run.id,

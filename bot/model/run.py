@@ -9,6 +9,7 @@ from bot.model.approvals import ApprovalRequirements
 from bot.model.plan import ResolvedPlan
 from bot.model.schedule import ScheduleTiming
 from bot.model.sequence import SEQUENCES
+from bot.model.waiting import Waiting
 from connectors.errors import DomainError
 from runbooks import Report
 
@@ -37,6 +38,20 @@ class State(StrEnum):
     def phrase(self) -> str:
         """The state in a sentence about the run: `is pending` in `run 7 is pending`."""
         return _PHRASES.get(self.value, f"is {self.value}")
+
+
+class RefusedBy(StrEnum):
+    """What refused a run."""
+
+    POLICY = "policy"
+    APPROVALS = "approvals"  # too few that count, or a standing grant that has ended
+    EVIDENCE = "evidence"  # the change log does not confirm the database
+    RUNBOOK = "runbook"
+    GUARD = "guard"  # redundancy: a service would lose its last part
+    TICKET = "ticket"
+    REASON = "reason"  # the policy requires one, and none was given
+    SCHEDULE = "schedule"
+    ERROR = "error"  # an internal error, or no valid policy
 
 
 _PHRASES = {
@@ -260,6 +275,10 @@ class Run:
     """Words and values in one line."""
     summary: str = ""
     """The result in one sentence."""
+    refused_by: RefusedBy | None = None
+    """What refused it, if it is refused."""
+    waiting: Waiting | None = None
+    """What it waits for, if not for people or for its turn."""
     needs_attention: bool = False
     """Whether the report contains a problem."""
     report: Report | None = None

@@ -9,6 +9,8 @@ from enum import StrEnum
 from typing import Protocol
 
 from bot.model.run import NEEDS_ATTENTION, State, StepState
+from bot.model.text import format_sentence
+from bot.model.waiting import Waiting, WaitingFor, describe_waiting
 
 
 class Tone(StrEnum):
@@ -138,7 +140,6 @@ STEP_STATE_DISPLAYS: Mapping[StepState, StatusDisplay] = {
 
 # A check has no plan: it only reads the host.
 _RUNNING_CHECK_DISPLAY = _Display("Running", Tone.INFO, "dots", "Keyturn reads the host.", "mag")
-# The summary of a queued run that a freeze holds starts with this label.
 ON_HOLD_DISPLAY = _Display(
     "On hold", Tone.PENDING, "clock", "A freeze holds the run.", "hourglass"
 )
@@ -159,20 +160,30 @@ class _RunWithStatus(Protocol):
     def kind(self) -> str: ...
     @property
     def summary(self) -> str: ...
+    @property
+    def waiting(self) -> Waiting | None: ...
 
 
 def get_run_display(run: _RunWithStatus) -> StatusDisplay:
     """Return how a run is displayed in its current state."""
+    display = RUN_STATUS_DISPLAYS[run.status]
     if run.state is State.PLANNING and run.kind == "check":
-        return _RUNNING_CHECK_DISPLAY
-    if is_on_hold(run):
-        return replace(ON_HOLD_DISPLAY, sentence=run.summary)
-    return RUN_STATUS_DISPLAYS[run.status]
+        display = _RUNNING_CHECK_DISPLAY
+    elif is_on_hold(run):
+        display = ON_HOLD_DISPLAY
+    if run.waiting is None:
+        return display
+    return replace(display, sentence=format_sentence(describe_waiting(run.waiting)))
 
 
 def is_on_hold(run: _RunWithStatus) -> bool:
     """Return whether a freeze holds the run."""
-    return run.state is State.QUEUED and run.summary.startswith(f"{ON_HOLD_DISPLAY.label}: ")
+    return run.waiting is not None and run.waiting.reason is WaitingFor.FREEZE
+
+
+def describe_outcome(run: _RunWithStatus) -> str:
+    """Return the result of a run, or what it waits for, in one sentence; "" for neither."""
+    return describe_waiting(run.waiting) if run.waiting is not None else run.summary
 
 
 def get_child_run_display(run: _RunWithStatus, parent_state: State) -> StatusDisplay:

@@ -13,6 +13,7 @@ from bot.model.agents import AgentOrigin, format_requester, get_agent_name, is_a
 from bot.model.approvals import ApprovalDemand, ApprovalRequirements
 from bot.model.times import SECOND, to_datetime
 from bot.model.view_rights import ViewRights, name_former_host
+from bot.model.waiting import Waiting, WaitingFor, describe_freeze
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_rulings
 from bot.policy.freezes import WEEKDAYS, FreezeList
 from bot.policy.oncall import NO_DUTIES, ROLE_PREFIX, Duty, DutyCalendar
@@ -390,18 +391,24 @@ class Policy:
 
     def describe_freeze(self, *, host: str, runbook: str, now: int) -> str:
         """Return the freeze that holds changes of this host now, in words; "" without one."""
+        freeze = self.find_freeze(host=host, runbook=runbook, now=now)
+        return describe_freeze(freeze) if freeze else ""
+
+    def find_freeze(self, *, host: str, runbook: str, now: int) -> Waiting | None:
+        """Return the freeze that holds changes of this host now; of several, the last to end."""
         area = self.get_area(host)
         freeze = self.freezes.find_longest_active(area=area.name, runbook=runbook, now=now)
         if freeze is None:
-            return ""
+            return None
         name, end = freeze
-        return f"{area.title} is frozen until {end:%Y-%m-%d %H:%M} UTC ({name})"
+        return Waiting(
+            WaitingFor.FREEZE, name, place=area.title, time=round(end.timestamp()) * SECOND
+        )
 
     def get_freeze_end(self, *, host: str, runbook: str, now: int) -> int | None:
         """Return when the freeze that holds changes of this host now ends, in microseconds."""
-        area = self.get_area(host).name
-        freeze = self.freezes.find_longest_active(area=area, runbook=runbook, now=now)
-        return round(freeze[1].timestamp()) * SECOND if freeze else None
+        freeze = self.find_freeze(host=host, runbook=runbook, now=now)
+        return freeze.time if freeze else None
 
     def get_view_rights(self, person: str) -> ViewRights:
         """Return the view rights of a person."""

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.model.run import Run, State
-from bot.model.run_states import Tone, get_run_display
+from bot.model.run_states import Tone, describe_outcome, get_run_display
 from bot.model.sequence import list_parts
 from bot.model.text import format_count
+from bot.model.waiting import describe_waiting
 from bot.slack.run_facts import SlackRunView
 
 # The colour of a card: Slack shows them in plain text, too.
@@ -68,11 +69,11 @@ def _describe_activity(run_view: SlackRunView) -> str:
     run = run_view.run
     match run.state:
         case State.PLANNING:
-            return run.summary or _describe_reading(run_view)
+            return describe_outcome(run) or _describe_reading(run_view)
         case State.PENDING | State.COUNTER_PROPOSED:
             return _describe_missing_approvals(run_view)
         case State.QUEUED:
-            return run.summary or f"starts as soon as {run.host} is free"
+            return describe_outcome(run) or f"starts as soon as {run.host} is free"
         case State.STARTING:
             return f"reading {run.host} again before anything is sent"
         case State.RUNNING:
@@ -125,7 +126,7 @@ def _describe_progress(run_view: SlackRunView) -> str:
         more = len(run_view.unfinished_hosts) - _MAX_HOSTS
         where = f", running on {at}{f' and {more} more' if more > 0 else ''}" if at else ""
         done, of = run_view.ended_children_count, _describe_children(run)
-        waits = f". {run.summary}" if run.summary else ""
+        waits = f". {describe_waiting(run.waiting)}" if run.waiting else ""
         return f"{done} of {of} done{where}{so_far}{waits}"
     if not sent:
         return f"nothing sent to {run.host} yet{so_far}"

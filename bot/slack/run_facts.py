@@ -165,7 +165,7 @@ class SlackRunViewBuilder:
         except NoPolicyError:
             policy = None
         view = build_run_view(tx, run_id, policy, with_log=False)
-        run = replace(view.run, summary=self._show_summary(tx, policy, view.run))
+        run = self._show_references(tx, policy, view.run)
         slack_view = SlackRunView(
             run,
             ended_children_count=view.ended_children_count,
@@ -236,17 +236,29 @@ class SlackRunViewBuilder:
             used_grant=_get_used_grant(view, names),
         )
 
-    def _show_summary(self, tx: Transaction, policy: Policy | None, run: Run) -> str:
-        """Return the summary of a run; in a channel, with what everyone may view of other runs."""
+    def _show_references(self, tx: Transaction, policy: Policy | None, run: Run) -> Run:
+        """Return a run; in a channel, with what everyone may view of other runs."""
+        waiting = run.waiting
+        if tx.view_rights is not None:
+            return replace(run, summary=hide_references(run.summary))
         numbers = list_referenced_runs(run.summary)
-        if tx.view_rights is not None or not numbers or policy is None:
-            return hide_references(run.summary)
-        for person in policy.organisation.people:
+        if waiting is not None and waiting.run is not None:
+            numbers.add(waiting.run)
+            waiting = replace(waiting, is_run_viewable=True)
+        if policy is None:
+            return replace(
+                run,
+                summary=hide_references(run.summary),
+                waiting=waiting and replace(waiting, run=None, is_run_viewable=False),
+            )
+        for person in policy.organisation.people if numbers else ():
             with view_conditions.viewing_as(tx, policy.get_view_rights(person)):
                 numbers &= view_conditions.list_viewable(tx, numbers)
             if not numbers:
                 break
-        return show_references(run.summary, numbers)
+        if waiting is not None and waiting.run not in numbers:
+            waiting = replace(waiting, run=None, is_run_viewable=False)
+        return replace(run, summary=show_references(run.summary, numbers), waiting=waiting)
 
     def get_view_rights(self, person: str) -> ViewRights:
         """Return what a person may view; without a valid policy, only their own runs."""

@@ -7,7 +7,7 @@ from statistics import median
 
 from bot.db.run_progress import RunProgress, RunProgressPart
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Run, State
-from bot.model.run_states import get_child_run_display, is_on_hold
+from bot.model.run_states import describe_outcome, get_child_run_display, is_on_hold
 from bot.web.diagrams import HostTile
 from bot.web.templating import render_code, render_part
 
@@ -165,7 +165,7 @@ def render_host_rows(
         {
             "id": child.id,
             "badge": render_part("run_badge.html", child=child, parent_state=parent_state),
-            "summary": render_code(child.summary or "–"),
+            "summary": render_code(describe_outcome(child) or "–"),
         }
         for child in child_runs
     ]

@@ -13,6 +13,7 @@ from bot.db.saved_views import NoSuchView, SavedView
 from bot.db.search import ListedRun, RunListing
 from bot.model import times as model_times
 from bot.model.run import Decision
+from bot.model.run_states import describe_outcome
 from bot.queries.unknown_filters import describe_unknown_names
 from bot.web.auth import User, open_visit
 from bot.web.histogram import Histogram, build_histogram, is_histogram_wanted
@@ -198,4 +199,4 @@ def _build_cells(run: ListedRun, decisions: Sequence[Decision]) -> list[object]:
     ]
     hosts = " ".join(run.hosts or (run.host,))
     columns = [run.id, run.state.value, run.title, hosts, run.area, run.requested_by, approvers]
-    return [*columns, *times, run.reason, run.summary, run.needs_attention]
+    return [*columns, *times, run.reason, describe_outcome(run), run.needs_attention]

@@ -118,6 +118,7 @@ def load_templates() -> Jinja2Templates:
         "gauge": diagrams.build_gauge,
         "tree": diagrams.build_tree,
         "describe_child_run": run_states.get_child_run_display,
+        "describe_outcome": run_states.describe_outcome,
         "describe_run": run_states.get_run_display,
         "format_count": format_count,
         "render_output": terminal_text.render_output,

@@ -8,6 +8,7 @@ from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.references import hide_references
 from bot.model.run import EXPIRING_STATES, STATES_BEFORE_INTENT, Decision, Run, State, StepState
+from bot.model.run_states import describe_outcome
 from bot.model.times import format_span
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.queries.approval_count import count_approvals, get_ruling, is_decision_complete
@@ -309,7 +310,8 @@ def _describe_earlier_decision(context: WorkflowContext, tx: Transaction, run: R
     votes = runs.list_decisions(tx, run.id)
     last = votes[-1] if votes else None
     if last is None:
-        return f"Run {run.id} {run.state.phrase} already. {hide_references(run.summary)}".strip()
+        outcome = hide_references(describe_outcome(run))
+        return f"Run {run.id} {run.state.phrase} already. {outcome}".strip()
     ago = f"{format_span(tx.now - last.decided_at)} ago"
     name = context.policies.get_policy().get_person_name(last.person)
     if not last.approves:

@@ -17,7 +17,7 @@ from bot.db.database import Transaction
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.request_form import format_request, get_field_texts
-from bot.model.run import Run, State
+from bot.model.run import RefusedBy, Run, State
 from bot.policy import Policy
 from bot.queries.approval_count import get_ruling
 from bot.queries.delegation_rules import find_delegator
@@ -134,7 +134,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
         )
         if not ruling.allowed:
             why = describe_policy_refusal(policy, request, ruling)
-            return end_run(context, tx, run, State.REFUSED, why)
+            return end_run(context, tx, run, State.REFUSED, why, refused_by=RefusedBy.POLICY)
         accepted = move_to_approval(context, tx, run, ruling, grant)
         if accepted.state is State.QUEUED:
             context.dispatcher.enqueue_run(tx, number, policy.inventory[run.host].site)

@@ -8,7 +8,7 @@ from bot.audit import change_log, events, output
 from bot.audit.change_log import EntryDraft
 from bot.db import locks, outbox, runs
 from bot.db.database import Transaction
-from bot.model.run import ACTIVE_STATES, STATES_BEFORE_INTENT, Run, State
+from bot.model.run import ACTIVE_STATES, STATES_BEFORE_INTENT, RefusedBy, Run, State
 from bot.policy import Policy
 from bot.queries import stop_reasons
 from bot.workflow import drift_watch
@@ -30,6 +30,12 @@ class RunEnd:
     """The report of a check."""
     reason: str = ""
     """What the person gave as the reason."""
+    refused_by: RefusedBy | None = None
+    """What refuses the run; of a refused run only, and of each one."""
+
+    def __post_init__(self) -> None:
+        if (self.state is State.REFUSED) != (self.refused_by is not None):
+            raise ValueError(f"a run that is {self.state} has refused_by={self.refused_by}")
 
 
 def end_run(
@@ -40,9 +46,10 @@ def end_run(
     summary: str,
     *,
     person: str = "",
+    refused_by: RefusedBy | None = None,
 ) -> Run:
     """End a run. With an unknown outcome it keeps its lock, because a step may still run."""
-    return end_runs(context, tx, [RunEnd(run, state, summary, person)])[0]
+    return end_runs(context, tx, [RunEnd(run, state, summary, person, refused_by=refused_by)])[0]
 
 
 def end_if_stopped(
@@ -120,6 +127,8 @@ def _build_ended_run(tx: Transaction, run_end: RunEnd) -> Run:
         started_at=started,
         ended_at=tx.now,
         summary=run_end.summary,
+        refused_by=run_end.refused_by,
+        waiting=None,
         needs_attention=not report.healthy if report else run.needs_attention,
         report=report or run.report,
     )
@@ -134,6 +143,7 @@ def _log_run_ends(tx: Transaction, run_ends: Sequence[RunEnd]) -> None:
         ended = events.RUN_ENDS[one.state](
             summary=one.summary,
             reason=one.reason,
+            refused_by=one.refused_by,
             healthy=one.report.healthy if one.report else None,
             output_sha256=outputs[one.run.id].sha256 if one.report else "",
         )

@@ -7,7 +7,7 @@ from bot.model.agents import is_agent
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.request_form import RequestSyntaxError, parse_request_for_hosts
 from bot.model.resubmit import can_be_planned_again, get_resubmit_values
-from bot.model.run import RequestOrigin, Run, State
+from bot.model.run import RefusedBy, RequestOrigin, Run, State
 from bot.policy import Policy
 from bot.queries.approval_count import get_ruling
 from bot.queries.policy_result import is_plan_current
@@ -83,7 +83,7 @@ def request_shown_plan(
         return stopped
     if not ruling.allowed:
         why = describe_policy_refusal(policy, request, ruling)
-        return end_run(context, tx, run, State.REFUSED, why)
+        return end_run(context, tx, run, State.REFUSED, why, refused_by=RefusedBy.POLICY)
     outbox.announce_run(tx, run.id)
     return move_to_approval(context, tx, run, ruling, grant)
 

@@ -25,7 +25,7 @@ from bot.model.request_form import (
     get_required_tag,
     list_request_words,
 )
-from bot.model.run import MAX_AREAS_LENGTH, RequestOrigin, Run, State, join_areas
+from bot.model.run import MAX_AREAS_LENGTH, RefusedBy, RequestOrigin, Run, State, join_areas
 from bot.model.schedule import ScheduleTiming
 from bot.model.tickets import parse_ticket_key
 from bot.policy import Policy, PolicyRequest, Ruling
@@ -259,7 +259,7 @@ def record_request(
         return stopped
     if not ruling.allowed:
         why = describe_policy_refusal(policy, request, ruling)
-        return end_run(context, tx, run, State.REFUSED, why)
+        return end_run(context, tx, run, State.REFUSED, why, refused_by=RefusedBy.POLICY)
     if not run.plan_only:
         check_has_reason(run, ruling)
         check_has_ticket(run, ruling)

@@ -7,7 +7,7 @@ from bot.db import break_glass, outbox, runs
 from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.model.plan import ResolvedPlan
-from bot.model.run import Run, State
+from bot.model.run import RefusedBy, Run, State
 from bot.model.text import capitalise_sentence
 from bot.policy import Ruling
 from bot.queries.approval_count import get_ruling
@@ -35,8 +35,8 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
         plan=plan,
         digest=plan.digest,
         expires_at=plan.expires_at,
-        # Clears what the run was waiting for.
-        summary="",
+        # It waits for no worker any more.
+        waiting=None,
     )
     grant, exhausted = grant_rules.choose_grant(tx, policy, run, request, ruling)
     change_log.append_entry(
@@ -52,11 +52,11 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
     )
     if not ruling.allowed:
         why = describe_policy_refusal(policy, request, ruling)
-        return end_run(context, tx, updated, State.REFUSED, why)
+        return end_run(context, tx, updated, State.REFUSED, why, refused_by=RefusedBy.POLICY)
     if run.plan_only:
         return _show_plan(context, tx, updated, ruling, grant)
-    if missing := _describe_missing(tx, run, ruling):
-        return end_run(context, tx, updated, State.REFUSED, missing)
+    if missing := _find_missing(tx, run, ruling):
+        return end_run(context, tx, updated, State.REFUSED, _MISSING[missing], refused_by=missing)
     outbox.announce_run(tx, run.id)
     if _must_be_confirmed(tx, updated, needs_approval=bool(ruling.required_approvals)):
         return _show_plan(context, tx, runs.mark_as_plan(tx, updated), ruling, grant)
@@ -69,14 +69,20 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
     )
 
 
-def _describe_missing(tx: Transaction, run: Run, ruling: Ruling) -> str:
-    """Return what the rules require and the request lacks; "" for nothing."""
+_MISSING = {
+    RefusedBy.REASON: f"{NEEDS_REASON}: request it again with a reason",
+    RefusedBy.TICKET: f"{capitalise_sentence(NEEDS_TICKET)}: request it again with a ticket",
+}
+
+
+def _find_missing(tx: Transaction, run: Run, ruling: Ruling) -> RefusedBy | None:
+    """Return what the rules require and the request lacks; None for nothing."""
     if ruling.requires_reason and not run.reason:
-        return f"{NEEDS_REASON}: request it again with a reason"
+        return RefusedBy.REASON
     is_emergency = break_glass.get_break_glass(tx, run.id) is not None
     if ruling.requires_ticket and not run.ticket and not is_emergency:
-        return f"{capitalise_sentence(NEEDS_TICKET)}: request it again with a ticket"
-    return ""
+        return RefusedBy.TICKET
+    return None
 
 
 def _must_be_confirmed(tx: Transaction, run: Run, *, needs_approval: bool) -> bool:
@@ -113,7 +119,6 @@ def move_to_approval(
         approver_groups=ruling.approver_groups,
         policy_notes=ruling.policy_notes,
         grant_id=grant.id if grant else None,
-        summary="",
     )
 
 

@@ -114,6 +114,8 @@ def upgrade() -> None:
     sa.Column('ticket', sa.String(length=64), nullable=False),
     sa.Column('replan_of', sa.Integer(), nullable=True),
     sa.Column('summary', sa.Text(), nullable=False),
+    sa.Column('refused_by', sa.String(length=16), nullable=True),
+    sa.Column('waiting', sa.Text(), nullable=True),
     sa.Column('fan_out_role', sa.Integer(), nullable=False),
     sa.Column('needs_attention', sa.Boolean(), nullable=False),
     sa.ForeignKeyConstraint(['proposal_for'], ['run.id'], name=op.f('fk_run_proposal_for')),

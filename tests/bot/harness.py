@@ -80,7 +80,8 @@ class Harness:
         with self.database.reading() as tx:
             run = runs.get_run(tx, number)
         summary = show_references(run.summary, list_referenced_runs(run.summary))
-        return replace(run, summary=summary)
+        waiting = run.waiting and replace(run.waiting, is_run_viewable=run.waiting.run is not None)
+        return replace(run, summary=summary, waiting=waiting)
 
     def list_entry_kinds(self, run: Run | None = None) -> list[str]:
         with self.database.reading() as tx:

@@ -13,7 +13,7 @@ from bot.audit.event_type import UnknownEvent
 from bot.db import locks, runs
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.errors import TooLate
-from bot.model.run import Run, State
+from bot.model.run import RefusedBy, Run, State
 from bot.workflow.finish import end_run
 from connectors.errors import CommandError
 from tests.bot.databases import on_postgresql
@@ -137,7 +137,14 @@ def test_child_run_that_ends_while_its_parent_is_withdrawn_does_not_deadlock(db_
         harness.service.withdraw_run(whole, person="dora")
 
     with _hold_child_run(harness, withdraw) as (whole, tx, part):
-        end_run(harness.context, tx, part, State.REFUSED, "it is not for that host")
+        end_run(
+            harness.context,
+            tx,
+            part,
+            State.REFUSED,
+            "it is not for that host",
+            refused_by=RefusedBy.RUNBOOK,
+        )
     assert harness.get_run(whole).state is State.WITHDRAWN
     assert harness.get_run(part.id).state is State.REFUSED
 

@@ -13,6 +13,7 @@ from bot.db.database import StoreUnavailable, Transaction
 from bot.model.canonical import hash_canonical
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import State, StepRecord, StepState
+from bot.model.run_states import describe_outcome
 from bot.policy.freezes import FreezeList
 from bot.service import KeyturnService
 from connectors.command import QueryRunner, Shell
@@ -136,7 +137,7 @@ def test_unknown_outcome_keeps_the_host_locked_until_it_is_resolved(harness: Har
     harness.fleet.before_send = lambda _host, _words: None
     blocked = harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
     assert blocked.state is State.QUEUED
-    assert blocked.summary == f"waits for run {unknown.id}, which has locked lb1"
+    assert describe_outcome(blocked) == f"waits for run {unknown.id}, which has locked lb1"
     assert harness.fleet.sent == []
 
     harness.service.resolve_run(
@@ -535,7 +536,8 @@ class TestFreezes:
         self._freeze(harness, self.FROZEN)
         waiting = harness.approve(harness.request(LAMP_ON))
         assert waiting.state is State.QUEUED
-        assert waiting.summary == "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
+        frozen = "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
+        assert describe_outcome(waiting) == frozen
         assert harness.fleet.sent == []
 
         # A frozen crowd is not looked at again and again.

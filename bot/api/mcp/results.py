@@ -10,7 +10,7 @@ from bot.db.database import Transaction
 from bot.model.plan import PlannedStep
 from bot.model.redaction import Redactor
 from bot.model.run import State
-from bot.model.run_states import get_child_run_display
+from bot.model.run_states import describe_outcome, get_child_run_display
 from bot.model.runbook_info import RunbookInfo
 from bot.policy import Policy
 from bot.policy.policy import NO_LIMIT
@@ -182,13 +182,14 @@ def _list_host_lines(view: RunView) -> Iterator[str]:
                 yield f"   {record.state.value} {record.error}".rstrip()
                 yield from record.output.splitlines()
     for child in view.children:
-        yield f"{child.host}: {get_child_run_display(child, run.state).label}. {child.summary}"
+        label = get_child_run_display(child, run.state).label
+        yield f"{child.host}: {label}. {describe_outcome(child)}"
         if child.report is not None:
             yield from _list_report_lines(child.report)
     if run.report is not None:
         yield from _list_report_lines(run.report)
-    elif run.summary:
-        yield run.summary
+    elif outcome := describe_outcome(run):
+        yield outcome
 
 
 def _list_step_lines(number: int, step: PlannedStep) -> Iterator[str]:

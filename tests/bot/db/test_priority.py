@@ -4,6 +4,7 @@ from sqlalchemy import update
 
 from bot.db import break_glass, locks, priority, runs, tables
 from bot.model.run import Run, State
+from bot.model.run_states import describe_outcome
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
@@ -91,7 +92,7 @@ def test_freed_host_is_kept_for_a_waiting_break_glass_run(db_harness: Harness):
     db_harness.run_queued_work()
     waiting = db_harness.get_run(first.id)
     assert waiting.state is State.QUEUED
-    assert waiting.summary == f"waits for break-glass run {urgent.id}"
+    assert describe_outcome(waiting) == f"waits for break-glass run {urgent.id}"
     db_harness.dispatcher.enqueued.append(urgent.id)
     db_harness.run_queued_work()
     assert _list_switches_sent(db_harness) == ["burning", "first"]

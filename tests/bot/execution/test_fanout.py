@@ -13,6 +13,7 @@ from bot.integrations import webhook_queue
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import NEEDS_ATTENTION, Run, State
+from bot.model.run_states import describe_outcome
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import Policy
 from bot.policy.explain import PreviewQuestion, evaluate_preview
@@ -132,7 +133,7 @@ def test_child_run_with_unknown_outcome_holds_the_others_until_it_is_resolved(
     crowd: Harness, *, succeeded: bool
 ):
     held = _request_with_unknown_outcome_on(crowd, "lb1")
-    assert (held.state, held.summary) == (
+    assert (held.state, describe_outcome(held)) == (
         State.RUNNING,
         "Waits until the outcome of lb1 is known",
     )

@@ -14,6 +14,7 @@ from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.times import MINUTE
+from bot.model.waiting import Waiting, WaitingFor
 from bot.queries import redundancy
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
@@ -184,7 +185,7 @@ def test_request_for_both_legs_changes_one_after_the_other(
     harness.run_queued_work()
     approve(harness, harness.get_run(parent.id))
     assert harness.fleet.sent == [("lb1", "set lamp on")]
-    assert harness.get_run(parent.id).summary.startswith("Waits until the hosts changed before")
+    assert harness.get_run(parent.id).waiting == Waiting(WaitingFor.CLAIM)
     age_readings(harness, 60)
     release_claims(harness, monkeypatch)
     with harness.database.reading() as tx:

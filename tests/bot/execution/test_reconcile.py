@@ -16,6 +16,7 @@ from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.model.sequence import UndoSelection
 from bot.model.signing import SigningKey
+from bot.model.waiting import WaitingFor
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
 from connectors.command import Shell
@@ -128,7 +129,8 @@ def test_rebuild_and_undo_go_on_once_a_part_with_unknown_outcome_is_verified(
     harness.fleet.after_send = kill
     held = harness.approve(harness.get_run(run.id))
     assert held.state is State.RUNNING
-    assert held.summary.startswith("Waits until the outcome of ")
+    assert held.waiting is not None
+    assert held.waiting.reason is WaitingFor.OUTCOME
     sent = len(harness.fleet.sent)
     _pass_time(harness)
     ended = harness.get_run(run.id)

@@ -9,6 +9,8 @@ from sqlalchemy import text
 
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.model.run import Run, State
+from bot.model.run_states import describe_outcome
+from bot.model.waiting import WaitingFor
 from bot.service import KeyturnService
 from tests.bot.databases import create_postgresql_database
 from tests.bot.harness import WEB, Harness, open_harness
@@ -48,7 +50,10 @@ def test_request_whose_site_has_no_worker_is_reported_once(harness: Harness):
         _pass_time(harness)
     stalled = harness.get_run(run.id)
     assert stalled.state is State.PLANNING
-    assert stalled.summary.startswith("waits for a worker: no heartbeat from site main since ")
+    assert stalled.waiting is not None
+    assert (stalled.waiting.reason, stalled.waiting.name) == (WaitingFor.WORKER, "main")
+    words = describe_outcome(stalled)
+    assert words.startswith("waits for a worker: no heartbeat from site main since ")
     assert harness.list_entry_kinds(run) == ["requested", "on hold"]
 
 
@@ -58,7 +63,7 @@ def test_approved_run_whose_site_has_no_worker_is_reported_until_it_starts(harne
     shown = harness.get_run(run.id)
     harness.service.approve_run(run.id, person="olga", digest=shown.digest)
     _pass_time(harness)
-    assert "no heartbeat from site main" in harness.get_run(run.id).summary
+    assert harness.get_run(run.id).waiting is not None
     harness.service.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -68,11 +73,11 @@ def test_planned_run_no_longer_reports_a_missing_worker(harness: Harness):
     _pass_time(harness)
     harness.service.advance_run(run.id)
     waiting = harness.get_run(run.id)
-    assert (waiting.state, waiting.summary) == (State.PENDING, "")
+    assert (waiting.state, waiting.waiting) == (State.PENDING, None)
 
 
 def test_fresh_request_does_not_report_a_missing_worker(harness: Harness):
     """The twin: it is the wait that tells."""
     run = _request_lamp_on(harness)
     _pass_time(harness, seconds=5)
-    assert harness.get_run(run.id).summary == ""
+    assert harness.get_run(run.id).waiting is None

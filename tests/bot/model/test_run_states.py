@@ -7,8 +7,10 @@ from bot.model.run_states import (
     ON_HOLD_DISPLAY,
     RUN_STATUS_DISPLAYS,
     STEP_STATE_DISPLAYS,
+    describe_outcome,
     get_run_display,
 )
+from bot.model.waiting import Waiting, WaitingFor
 from tests.bot.slack.sample_views import build_run
 
 
@@ -22,8 +24,9 @@ def test_every_state_of_runs_and_steps_has_its_own_label():
 
 
 def test_queued_run_is_shown_as_on_hold_during_a_freeze():
-    held = build_run(
-        State.QUEUED, summary="On hold: the edge is frozen until 2999-01-01 00:00 UTC"
-    )
-    assert get_run_display(held) == replace(ON_HOLD_DISPLAY, sentence=held.summary)
+    freeze = Waiting(WaitingFor.FREEZE, "fair", "the edge", 32472144000000000)
+    held = build_run(State.QUEUED, waiting=freeze)
+    sentence = "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
+    assert get_run_display(held) == replace(ON_HOLD_DISPLAY, sentence=f"{sentence}.")
+    assert describe_outcome(held) == sentence
     assert get_run_display(build_run(State.QUEUED)) is RUN_STATUS_DISPLAYS[State.QUEUED]

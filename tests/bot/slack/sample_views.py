@@ -5,6 +5,7 @@ from typing import Any
 
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, RequestOrigin, Run, State, StepRecord, StepState
+from bot.model.waiting import Waiting, WaitingFor
 from bot.slack.run_facts import Approver, ProposedValues, SlackRunView
 from connectors.command import Shell
 from runbooks import Report, Table
@@ -116,7 +117,7 @@ def build_run_view_of_each_state() -> dict[str, SlackRunView]:
         S.PLANNED: (build_run(S.PLANNED, plan_only=True), {}),
         S.PENDING: (build_run(S.PENDING), {}),
         S.QUEUED: (
-            build_run(S.QUEUED, summary="waits for run 7, which holds lb1"),
+            build_run(S.QUEUED, waiting=Waiting(WaitingFor.LOCK, "lb1", run=7)),
             {"decisions": [build_approval()]},
         ),
         S.STARTING: (build_run(S.STARTING), {"decisions": [build_approval()]}),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bot.db.break_glass import BreakGlass
 from bot.model.agents import AgentOrigin
 from bot.model.run import RequestOrigin, State, StepRecord, StepState
+from bot.model.waiting import Waiting, WaitingFor
 from bot.slack import run_message
 from bot.slack.blocks import Message, escape_mrkdwn, preformatted
 from bot.slack.home import HomeContent, render_home
@@ -167,10 +168,11 @@ def test_card_of_a_fan_out_counts_hosts_read_and_done():
 
 
 def test_card_of_a_run_on_hold_names_the_freeze():
-    held = build_run(State.QUEUED, summary="On hold: freeze “sale” until 2026-12-01 06:00 UTC")
+    freeze = Waiting(WaitingFor.FREEZE, "sale", "the edge", 1796104800000000)
+    held = build_run(State.QUEUED, waiting=freeze)
     message = render_card(build_run_view(held))
     assert message.blocks[0]["text"]["text"].startswith("🟡 On hold: abusers clear")
-    assert "freeze “sale” until 2026-12-01 06:00 UTC" in words(message)
+    assert "the edge is frozen until 2026-12-01 06:00 UTC (sale)" in words(message)
 
 
 def test_approval_card_shows_reason_plan_undo_digest_and_deadline():

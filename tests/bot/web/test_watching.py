@@ -12,6 +12,7 @@ from bot.db.live_output import LiveOutput
 from bot.db.run_progress import RunProgress, RunProgressPart
 from bot.model.run import State
 from bot.model.text import escape_control
+from bot.model.waiting import Waiting, WaitingFor
 from bot.web.fanout_chart import build_fanout_chart
 from bot.web.stream import MAX_LINES, StreamReader
 from bot.web.terminal_text import remove_escape_sequences
@@ -123,7 +124,7 @@ def test_fan_out_chart_estimates_the_end_unless_a_freeze_holds_hosts() -> None:
     # Two at once: 15 µs are left of each that runs, and 20 of each of the three others.
     assert seen.expected_end == NOW + 5 + (2 * 15 + 3 * 20) // 2
     assert build_fanout_chart(moving, a_part(0), now=NOW).expected_end is None
-    held = replace(a_part(8, State.QUEUED), summary="On hold: freeze “audit” until tomorrow")
+    held = replace(a_part(8, State.QUEUED), waiting=Waiting(WaitingFor.FREEZE, "audit"))
     seen = build_fanout_chart([*parts, held], a_part(0), now=NOW + 5)
     assert seen.expected_end is None
     counts = "2 succeeded, 2 in progress, 3 not started, 1 on hold"

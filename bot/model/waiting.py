@@ -1,0 +1,89 @@
+"""What a run waits for. Pure.
+
+It is stored as data, and described where people read it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from pydantic import TypeAdapter
+
+from bot.model.times import format_deadline
+
+
+class WaitingFor(StrEnum):
+    FREEZE = "freeze"
+    LOCK = "lock"
+    BREAK_GLASS = "break-glass"
+    WORKER = "worker"
+    OUTCOME = "outcome"
+    CLAIM = "claim"
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """What a run waits for, and since or until when."""
+
+    reason: WaitingFor
+    name: str = ""
+    """The freeze; the locked host; the sites without a worker; the hosts or parts of the run
+    whose outcome is unknown."""
+    place: str = ""
+    """What is frozen: the title of an area."""
+    time: int | None = None
+    """When the freeze ends, or the last heartbeat of a worker. Microseconds since 1970, UTC."""
+    run: int | None = None
+    """The run that goes first or holds the lock."""
+    is_run_viewable: bool = False
+    """Whether the reader may view that run. It is never stored."""
+
+    def redact(self, redact_text: Callable[[str], str]) -> "Waiting":
+        """Return it as it is stored, for a comparison with what is stored."""
+        return replace(self, name=redact_text(self.name), place=redact_text(self.place))
+
+
+_ADAPTER = TypeAdapter(Waiting)
+
+
+def encode_waiting(waiting: Waiting | None) -> str | None:
+    """Return the column of a run."""
+    if waiting is None:
+        return None
+    return _ADAPTER.dump_json(
+        replace(waiting, is_run_viewable=False), exclude_defaults=True
+    ).decode()
+
+
+def parse_waiting(text: str | None) -> Waiting | None:
+    """Return what a column of a run holds."""
+    return _ADAPTER.validate_json(text) if text else None
+
+
+def describe_freeze(freeze: Waiting) -> str:
+    """Return a freeze in words: `the edge is frozen until 2026-12-20 18:00 UTC (sale)`."""
+    return f"{freeze.place} is frozen until {format_deadline(freeze.time or 0)} ({freeze.name})"
+
+
+def describe_waiting(waiting: Waiting) -> str:
+    """Return what a run waits for, in one sentence."""
+    name = waiting.name
+    match waiting.reason:
+        case WaitingFor.FREEZE:
+            words = f"On hold: {describe_freeze(waiting)}"
+        case WaitingFor.LOCK:
+            other = f"run {waiting.run}" if waiting.is_run_viewable else "another run"
+            words = f"waits for {other}, which has locked {name}"
+        case WaitingFor.BREAK_GLASS if waiting.is_run_viewable:
+            words = f"waits for break-glass run {waiting.run}"
+        case WaitingFor.BREAK_GLASS:
+            words = "waits for another run, which break-glass starts"
+        case WaitingFor.WORKER:
+            since = format_deadline(waiting.time or 0)
+            sites = f"site{'s' * (', ' in name)} {name}"
+            words = f"waits for a worker: no heartbeat from {sites} since {since}"
+        case WaitingFor.OUTCOME:
+            words = f"Waits until the outcome of {name} is known"
+        case WaitingFor.CLAIM:
+            words = "Waits until the hosts changed before carry their services again"
+    return words
