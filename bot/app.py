@@ -777,7 +777,7 @@ def _create_scheduler(keyturn: Keyturn) -> Scheduler:
         slow_duties=[
             calendars.read_due_calendars,
             *((notices.send_due_notices,) if notices else ()),
-            *((service.run_due_follow_ups, service.read_due_keys) if keyturn.dispatch else ()),
+            *(service.list_host_duties() if keyturn.dispatch else ()),
         ],
     )
 

@@ -468,9 +468,17 @@ class KeyturnService:
         follow_up.run_due_follow_ups(self._context)
         leg_claims.release_due_claims(self._context)
 
+    def list_host_duties(self) -> Sequence[Callable[[], object]]:
+        """Return the periodic duties that contact hosts, so they may be slow."""
+        return self.run_due_follow_ups, self.read_requested_keys, self.read_due_keys
+
     def read_due_keys(self) -> None:
         """Read the values that Keyturn set, where a reading is due."""
         self._drift_reader.read_due_keys()
+
+    def read_requested_keys(self) -> None:
+        """Read the values whose reading a person asked for."""
+        self._drift_reader.read_due_keys(requested=True)
 
     def wake_stalled_runs(self) -> None:
         """Advance runs that no worker is at: a freeze has ended, or a wake-up was lost."""

@@ -113,5 +113,5 @@ def _create_scheduler(foundation: Foundation) -> Scheduler:
         ],
         fire_due_schedules=lambda: None,
         list_timetables=dict,
-        slow_duties=[foundation.service.run_due_follow_ups, foundation.service.read_due_keys],
+        slow_duties=foundation.service.list_host_duties(),
     )

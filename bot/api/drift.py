@@ -49,6 +49,10 @@ class DriftKeyOut(schemas.OutputModel):
     )
     read_at: schemas.StoredTime
     next_reading_at: schemas.StoredTime = Field(validation_alias="next_at")
+    reading_requested_at: schemas.StoredTime | None = Field(
+        validation_alias="requested_at",
+        description="When a person asked for a reading that is not done yet.",
+    )
     is_adopted: Annotated[bool, BeforeValidator(bool)] = Field(
         validation_alias="adopted", description="Whether a person adopted a value that no run set."
     )
@@ -95,7 +99,10 @@ class DriftListOut(schemas.OutputModel):
 
 
 class ReadingOut(schemas.OutputModel):
-    keys: int = Field(description="How many values are read within seconds.")
+    keys: int = Field(
+        description="How many values are read within seconds: `reading_requested_at` of each is "
+        "null once that is done."
+    )
 
 
 class DriftQuery(InputModel):
@@ -136,7 +143,7 @@ def list_drift(
     status_code=202,
 )
 def read_drift(parts: Parts, caller: RequestCaller, name: HostName) -> ReadingOut:
-    """Values that were read in the last minute are not read again."""
+    """Values that were read in the last ten seconds are not read again."""
     return ReadingOut(keys=parts.service.drift.read_host_now(name, person=caller.id))
 
 

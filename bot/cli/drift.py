@@ -1,6 +1,7 @@
 """`keyturn drift …`: values that changed outside Keyturn, and the answers to that."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -12,11 +13,12 @@ from bot.cli.client import (
     pass_service,
 )
 from bot.cli.completion import complete
-from bot.cli.context import RecordNumber
+from bot.cli.context import WAITING, RecordNumber, exit_with_error
 from bot.cli.options import reason_option, ticket_option
 from bot.cli.runs import SHORT_WAIT_OPTION, wait_and_print_run
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import format_time, print_result, print_table
+from bot.model.text import format_count
 
 # By the state in the API, as chat and pages show it.
 _STATES: Mapping[str, str] = {
@@ -25,6 +27,7 @@ _STATES: Mapping[str, str] = {
     "missing": "missing",
     "unreadable": "cannot be read",
 }
+_READ_SECONDS, _POLL_SECONDS = 60, 1
 _NUMBER_ARGUMENT = click.argument("number", type=RecordNumber())
 
 
@@ -46,7 +49,10 @@ def list_drift(service: ServiceClient, *, host: str, state: str | None) -> None:
 
     For example: keyturn drift list web1 --state changed
     """
-    found = service.get("/drift", host=host, state=state)["keys"]
+    _print_keys(service.get("/drift", host=host, state=state)["keys"])
+
+
+def _print_keys(found: Sequence[Mapping[str, Any]]) -> None:
     print_table(
         found,
         ("NO.", "HOST", "SET", "STATE", "SINCE", "VALUE"),
@@ -71,14 +77,35 @@ def show_drift(service: ServiceClient, *, number: int) -> None:
 @click.argument("host", shell_complete=complete("host"))
 @pass_service
 def read_drift(service: ServiceClient, *, host: str) -> None:
-    """Read the watched values of HOST now, except those read in the last minute.
+    """Read the watched values of HOST now, and list them.
+
+    Values that were read in the last ten seconds are not read again. The command waits for one
+    minute at most.
 
     For example: keyturn drift read web1
     """
-    result = service.post(build_path("hosts", host, "drift"))
-    count = result["keys"]
-    line = f"{host}: {count} to read. The result: keyturn drift list {host}"
-    print_result(result, [line])
+    count = service.post(build_path("hosts", host, "drift"))["keys"]
+    if count:
+        click.echo(f"{host}: reading {format_count(count, 'value')} …", err=True)
+    found = _wait_for_readings(service, host)
+    _print_keys(found)
+    if unread := [key["name"] for key in found if key["reading_requested_at"]]:
+        exit_with_error(
+            f"{host}: not read within a minute: {', '.join(unread)}. Keyturn goes on: see keyturn "
+            f"drift list {host} later, and whether a run holds the host",
+            WAITING,
+        )
+
+
+def _wait_for_readings(service: ServiceClient, host: str) -> Sequence[Mapping[str, Any]]:
+    """Return the watched values of a host once they are read, or after a minute."""
+    deadline = time.monotonic() + _READ_SECONDS
+    while True:
+        found = service.get("/drift", host=host)["keys"]
+        is_read = not any(key["reading_requested_at"] for key in found)
+        if is_read or time.monotonic() > deadline:
+            return found
+        time.sleep(_POLL_SECONDS)
 
 
 @drift_commands.command("restore")

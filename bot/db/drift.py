@@ -34,6 +34,8 @@ class DriftKey:
     """The last reading."""
     next_at: int
     """When it is read next."""
+    requested_at: int | None
+    """When a person asked for a reading that is not recorded yet; None if no one did."""
     digest: str
     """Of the value on the host; "" if it is as the run set it."""
     value: str
@@ -86,6 +88,7 @@ def set_key(
         "set_value": tx.redactor.redact_for_storage(set_value),
         "candidates": "[]",
         "expected_until": None,
+        "requested_at": None,
     }
     store = tx.insert_into(tables.drift_key)
     tx.sql.execute(
@@ -137,9 +140,16 @@ def count_by_state(tx: Transaction) -> dict[DriftState, int]:
     return {state: counts.get(state, 0) for state in DriftState}
 
 
-def list_due_keys(tx: Transaction, *, other_hosts: Collection[str], most: int) -> list[DriftKey]:
-    """Return the keys to read now, except those of some hosts, the longest overdue first."""
+def list_due_keys(
+    tx: Transaction, *, requested: bool, other_hosts: Collection[str], most: int
+) -> list[DriftKey]:
+    """Return the keys to read now, except those of some hosts, the longest overdue first.
+
+    requested: only those that a person asked for.
+    """
     query = select(tables.drift_key).where(_row.next_at <= tx.now)
+    if requested:
+        query = query.where(_row.requested_at.is_not(None))
     if other_hosts:
         query = query.where(_row.host.not_in(other_hosts))
     rows = tx.sql.execute(query.order_by(_row.next_at, _row.host).limit(most))
@@ -153,10 +163,17 @@ def claim_reading(tx: Transaction, key: DriftKey, *, next_at: int) -> DriftKey |
     return replace(key, next_at=next_at) if claimed.rowcount == 1 else None
 
 
-def make_due(tx: Transaction, host: str, *, read_before: int) -> int:
-    """Have the keys of a host read now that were not read since a time; return how many."""
-    is_old = _row.host == host, _row.read_at < read_before, _row.next_at > tx.now
-    return tx.sql.execute(update(tables.drift_key).where(*is_old).values(next_at=tx.now)).rowcount
+def request_readings(tx: Transaction, host: str, *, read_before: int) -> int:
+    """Have the keys of a host read now that were not read since a time.
+
+    Returns how many keys of the host are to be read, with those that were requested already.
+    """
+    is_requested = _row.host == host, _row.requested_at.is_not(None)
+    is_old = _row.host == host, _row.read_at < read_before, _row.requested_at.is_(None)
+    tx.sql.execute(
+        update(tables.drift_key).where(*is_old).values(next_at=tx.now, requested_at=tx.now)
+    )
+    return tx.sql.execute(select(func.count()).where(*is_requested)).scalar_one()
 
 
 def store_key(tx: Transaction, key: DriftKey) -> None:
@@ -164,7 +181,10 @@ def store_key(tx: Transaction, key: DriftKey) -> None:
     expectation = key.expectation
     values = {
         name: getattr(key, name)
-        for name in (*("since_at", "good_at", "read_at", "next_at"), "digest", "adopted")
+        for name in (
+            *("since_at", "good_at", "read_at", "next_at", "requested_at"),
+            *("digest", "adopted"),
+        )
     }
     tx.sql.execute(
         update(tables.drift_key)
@@ -216,6 +236,7 @@ def _build_key(row: Row[Any]) -> DriftKey:
         good_at=row.good_at,
         read_at=row.read_at,
         next_at=row.next_at,
+        requested_at=row.requested_at,
         digest=row.digest,
         value=row.value,
         set_value=row.set_value,

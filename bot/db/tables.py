@@ -606,6 +606,7 @@ drift_key = Table(
     Column("good_at", BigInteger, nullable=False),
     Column("read_at", BigInteger, nullable=False),
     Column("next_at", BigInteger, nullable=False),
+    Column("requested_at", BigInteger),
     Column("digest", String(64), nullable=False),
     Column("value", Text, nullable=False),
     Column("set_value", Text, nullable=False),

@@ -57,13 +57,17 @@ class DriftReader:
     context: WorkflowContext
     closing: Event
 
-    def read_due_keys(self) -> None:
-        """Read every key that is due, each by one process only."""
+    def read_due_keys(self, *, requested: bool = False) -> None:
+        """Read every key that is due, each by one process only.
+
+        requested: only those that a person asked for, who must not wait for others, such as those
+        of hosts that do not answer.
+        """
         try:
             policy = self.context.policies.get_policy()
         except NoPolicyError:
             return
-        while keys := self._claim_due_keys(policy):
+        while keys := self._claim_due_keys(policy, requested=requested):
             by_host: dict[str, list[DriftKey]] = {}
             for key in keys:
                 by_host.setdefault(key.host, []).append(key)
@@ -73,13 +77,15 @@ class DriftReader:
             with ThreadPoolExecutor(_MAX_PARALLEL_HOSTS, "read-drift") as pool:
                 list(pool.map(partial(self._read_host, policy), by_host.values()))
 
-    def _claim_due_keys(self, policy: Policy) -> list[DriftKey]:
+    def _claim_due_keys(self, policy: Policy, *, requested: bool) -> list[DriftKey]:
         """Claim some of the keys that are due; none while everything is stopped."""
         sites, database = self.context.sites, self.context.database
         hosts = policy.inventory.hosts.values()
         others = {host.name for host in hosts if sites is not None and host.site not in sites}
         with database.reading() as tx:
-            due = drift.list_due_keys(tx, other_hosts=others, most=_BATCH_SIZE)
+            due = drift.list_due_keys(
+                tx, requested=requested, other_hosts=others, most=_BATCH_SIZE
+            )
             if not due or stops.get_stop_of_everything(tx) or self.closing.is_set():
                 return []
         with database.transaction() as tx:
@@ -193,7 +199,7 @@ class DriftReader:
         if reading.state is DriftState.UNREADABLE and key.state in DRIFTED_STATES:
             # What is known of it stays true until a reading says otherwise.
             next_at = compute_next_reading(key.host, DriftState.UNREADABLE, now=tx.now)
-            drift.store_key(tx, replace(key, next_at=next_at))
+            drift.store_key(tx, replace(key, next_at=next_at, requested_at=None))
             return None
         state, expectation = _compute_state(key, reading, tx.now), key.expectation
         has_lapsed = expectation is not None and tx.now >= expectation.until
@@ -209,6 +215,7 @@ class DriftReader:
             good_at=tx.now if state is DriftState.AS_SET else key.good_at,
             read_at=tx.now,
             next_at=next_at,
+            requested_at=None,
             digest=reading.digest if state is not DriftState.UNREADABLE else key.digest,
             value=reading.value,
             set_value=key.set_value if is_kept else reading.set_value,

@@ -101,9 +101,13 @@ class DriftCommands:
     def _read_host(self, command: TypedCommand, rest: str) -> Message:
         host = rest.lower()
         count = self._service.drift.read_host_now(host, person=command.person)
-        return replies.build_text_reply(
-            f"{host}: {format_count(count, 'value')} to read. The result: {_USAGE} {host}"
+        state = (
+            f"{format_count(count, 'value')} to read, which takes some seconds"
+            if count
+            else "no value to read, because all were read in the last ten seconds or none is "
+            "watched"
         )
+        return replies.build_text_reply(f"{host}: {state}. The result: {_USAGE} {host}")
 
 
 def render_keys(keys: Sequence[DriftKey]) -> Message:

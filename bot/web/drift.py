@@ -19,7 +19,7 @@ router = APIRouter(prefix="/drift")
 FilterQuery = Annotated[str, Query(max_length=100)]
 _MAX_KEYS = 500
 _DONE_NOTICES: Mapping[str, str] = {
-    "read": "Keyturn reads the host within seconds, unless it has read it in the last minute.",
+    "read": "Keyturn reads the host within seconds, unless it has just done so.",
     "adopted": "Adopted. Keyturn watches this value from now on; nothing was sent to the host.",
     "expected": "Expected. Until then, another value is no drift.",
 }

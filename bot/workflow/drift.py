@@ -16,7 +16,7 @@ from bot.model.drift import (
 )
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import RequestOrigin, Run
-from bot.model.times import DAY, MINUTE
+from bot.model.times import DAY, SECOND
 from bot.policy import PolicyRequest
 from bot.queries.drift import get_answer_right
 from bot.queries.second_factor import get_shown_factor
@@ -26,7 +26,7 @@ from bot.workflow.drift_watch import log_end
 from bot.workflow.requests import RequestTerms, check_reason
 
 # A host is not read more often on demand.
-_READ_INTERVAL = MINUTE
+_READ_INTERVAL = 10 * SECOND
 _LONGEST_EXPECTATION = 366 * DAY
 
 
@@ -39,7 +39,7 @@ class DriftActions:
     def read_host_now(self, host: str, *, person: str) -> int:
         """Have the watched values of a host read within seconds; return how many that are.
 
-        Those that were read in the last minute are not read again. Raises NotAllowed and
+        Those that were read in the last ten seconds are not read again. Raises NotAllowed and
         InvalidRequestError.
         """
         policy = self._context.policies.get_policy()
@@ -60,7 +60,7 @@ class DriftActions:
         if not keys:
             return 0
         with self._context.database.transaction() as tx:
-            return drift.make_due(tx, host, read_before=tx.now - _READ_INTERVAL)
+            return drift.request_readings(tx, host, read_before=tx.now - _READ_INTERVAL)
 
     def restore_value(
         self,

@@ -498,6 +498,7 @@ def upgrade() -> None:
     sa.Column('good_at', sa.BigInteger(), nullable=False),
     sa.Column('read_at', sa.BigInteger(), nullable=False),
     sa.Column('next_at', sa.BigInteger(), nullable=False),
+    sa.Column('requested_at', sa.BigInteger(), nullable=True),
     sa.Column('digest', sa.String(length=64), nullable=False),
     sa.Column('value', sa.Text(), nullable=False),
     sa.Column('set_value', sa.Text(), nullable=False),

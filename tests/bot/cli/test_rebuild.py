@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import update
 
 from bot.__main__ import main
 from bot.cli.hosts import list_lines, list_script_lines
-from bot.db import drift
+from bot.db import drift, tables
 from tests.bot.web import sample_runs
 from tests.playground.service import Service
 from tests.policies import write_policy
@@ -133,3 +134,19 @@ def test_rebuild_drift_restore_and_again_take_a_change_ticket(service: Service):
         assert "No ticket system is configured (tickets.yaml): remove the ticket" in refused.stderr
     alone = type_command(service, "rebuild", "web1", "--ticket", "CHG1")
     assert "--ticket and --plan need --request NEW_HOST" in alone.stderr
+
+
+def test_drift_read_waits_for_the_readings_and_lists_them(service: Service):
+    with service.keyturn.database.transaction() as tx:
+        fields = {"host": "web1", "value": "2"}
+        asked = sample_runs.add_requested_run(tx, words="hidepid set", fields=fields, host="web1")
+        run = sample_runs.add_succeeded_run(tx, asked)
+        later = tx.now + 3600 * 1_000_000
+        drift.set_key(tx, "web1", "hidepid", run=run.id, set_value="hidepid=2", next_at=later)
+        tx.sql.execute(update(tables.drift_key).values(read_at=0))
+    read = type_command(service, "drift", "read", "web1")
+    assert read.exit_code == 0, read.output
+    assert read.stderr.startswith("web1: reading ")
+    # Nothing listens at its address.
+    (row,) = [line for line in read.stdout.splitlines() if " hidepid " in line]
+    assert " cannot be read " in row
