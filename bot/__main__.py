@@ -35,6 +35,7 @@ from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.terminal import is_quiet
 from bot.cli.tree import tree_commands
 from bot.cli.webhooks import show_webhooks
+from bot.features import load_commands
 
 # Slow modules are imported by the command that needs them, so that `keyturn --help` is fast.
 
@@ -161,6 +162,8 @@ for command in (
     print_sudoers,
 ):
     main.add_command(command)
+for added in load_commands():
+    main.add_feature(added)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from bot import observability
+from bot import features, observability
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.api.mcp.deps import McpParts
@@ -413,7 +413,13 @@ def build_notice_sender(
         settings.mail_user,
         settings.mail_password_file,
     )
-    return NoticeSender(server, policies, database, base_url=settings.address)
+    return NoticeSender(
+        server,
+        policies,
+        database,
+        base_url=settings.address,
+        digest=features.load_digest(),
+    )
 
 
 def check_webhooks(database: Database) -> ComponentHealth:
@@ -456,6 +462,7 @@ class Chat:
             client,
             slack_settings,
             form_options,
+            features.load_chat(),
         )
         foundation.database.on_outbox_change = self.service.outbox.wake_up
 
@@ -558,6 +565,7 @@ def build_service(
             list_enrolling_hosts=partial(list_pending_host_summaries, settings.policy),
             form_options=form_options,
             list_check_results=service_health.list_results,
+            pages=features.load_pages(),
             identity_provider=build_oidc_provider(settings),
         )
     )
@@ -575,6 +583,7 @@ def build_service(
         settings.address,
         run_health_checks=service_health.list_results,
         form_options=form_options,
+        routers=features.load_routes(),
     )
     connections = ConnectionRegistry(ConnectionLimits.create_for_process(settings.proxy_networks))
     gauges = Gauges(

@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from bot import observability
 from bot.db import runs, stops
@@ -50,7 +50,6 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.delegations import DelegationActions
 from bot.workflow.drift import DriftActions
 from bot.workflow.enrol_factor import FactorEnrolment
-from bot.workflow.erasure import ErasureActions
 from bot.workflow.finish import end_run
 from bot.workflow.policy_changes import PolicyRecorder
 from bot.workflow.requests import RequestTerms
@@ -62,6 +61,8 @@ from bot.workflow.visibility import require_view
 from runbooks import AnyRunbook
 
 log = logging.getLogger(__name__)
+
+Actions = TypeVar("Actions")
 
 
 class _NoExecution:
@@ -98,7 +99,6 @@ class KeyturnService:
         self._reconciler = Reconciler(context, self._executor)
         self.factor_enrolment, self.step_up = FactorEnrolment(context), StepUpActions(context)
         self.break_glass = BreakGlassActions(context)
-        self.erasure = ErasureActions(context)
         self.delegations, self.grants = DelegationActions(context), GrantActions(context)
         self.drift = DriftActions(context)
         self._drift_reader = DriftReader(context, self._closing)
@@ -117,6 +117,10 @@ class KeyturnService:
         nothing = _NoExecution()
         active = PolicyWithoutBanned(policies, database)
         return cls(WorkflowContext(database, active, nothing, nothing))
+
+    def bind(self, actions: Callable[[WorkflowContext], Actions]) -> Actions:
+        """Return what people may do about the subject of a feature: its actions."""
+        return actions(self._context)
 
     @property
     def policies(self) -> PolicySource:

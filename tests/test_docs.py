@@ -24,6 +24,7 @@ import bot.api
 import connectors
 from bot.__main__ import main
 from bot.db.tables import metadata
+from bot.features import load_routes
 from bot.model import request_form
 from bot.model.run import NEXT_STATES, State
 from bot.policy.annotations import ANNOTATION_MEANINGS
@@ -192,7 +193,10 @@ def test_chat_commands_of_a_page_exist(page: Path):
 def _list_routes() -> list[re.Pattern[str]]:
     """Return a pattern for the address of every route of the API."""
     modules = pkgutil.iter_modules(bot.api.__path__, "bot.api.")
-    routers = [getattr(importlib.import_module(one.name), "router", None) for one in modules]
+    routers = [
+        *load_routes(),
+        *(getattr(importlib.import_module(one.name), "router", None) for one in modules),
+    ]
     return [
         re.compile(re.sub(r"\{\w+(:\w+)?\}", r"[^/]+", route.path))
         for router in routers

@@ -13,7 +13,6 @@ from bot.api import (
     catalogue,
     compare,
     drift,
-    erasure,
     errors,
     form_options,
     health,
@@ -29,7 +28,6 @@ from bot.api import (
     schedules,
     timeline,
     undo,
-    wait_report,
 )
 from bot.api.deps import ApiParts
 from bot.api.long_poll import Waiters
@@ -46,7 +44,6 @@ _MODULES = (
     runs,
     undo,
     progress,
-    erasure,
     schedules,
     drift,
     calendar,
@@ -54,7 +51,6 @@ _MODULES = (
     policy,
     preview,
     me,
-    wait_report,
     health,
 )
 _DESCRIPTION = """Audited runbooks with approvals.
@@ -80,7 +76,8 @@ def build_api(parts: ApiParts) -> FastAPI:
     app.state.waiters = Waiters(parts)
     errors.install_error_handlers(app)
     # include_router() would copy each route, and match nested routers for each request.
-    app.router.routes += [route for module in _MODULES for route in module.router.routes]
+    routers = [*(module.router for module in _MODULES), *parts.routers]
+    app.router.routes += [route for router in routers for route in router.routes]
     app.add_route("/openapi.json", _build_openapi_endpoint(app), include_in_schema=False)
     app.webhooks.post("run", summary="Receive an event of a run", tags=["webhooks"])(
         receive_run_event

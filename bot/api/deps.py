@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from fastapi import Depends, Request
+from fastapi import APIRouter, Depends, Request
 
 from bot.auth.rate_limit import RateLimit
 from bot.db.database import Database
@@ -27,6 +27,8 @@ class ApiParts:
     run_health_checks: Callable[[], Sequence[CheckResult]] = tuple
     longest_wait: float = 30.0
     """Seconds; the longest `wait` that a caller gets."""
+    routers: Sequence[APIRouter] = ()
+    """The routes of features."""
     form_options: FormOptions | None = None
     """The options that hosts list for the fields of forms."""
 

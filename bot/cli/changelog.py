@@ -20,7 +20,6 @@ from bot.cli.context import (
     REFUSED,
     CommandEnvironment,
     exit_with_error,
-    open_service,
     pass_environment_only,
     wants_json,
 )
@@ -392,30 +391,6 @@ def rotate_key(environment: CommandEnvironment) -> None:
     print_result(data, [line])
 
 
-@click.command("erase")
-@click.argument("run", type=int)
-@reason_option("Reason, recorded permanently.", required=True)
-@acting_person_option
-@pass_environment
-def request_erasure(
-    environment: CommandEnvironment, *, run: int, reason: str, person: str
-) -> None:
-    """Request the permanent erasure of the output of RUN. Another person must confirm it.
-
-    An owner of the area confirms it on the web, where they are signed in. The log keeps who, why
-    and the hash of the output, so that it still verifies, and its entries about the run.
-
-    For example: keyturn changelog erase 12 --as olga --reason "the output holds a password"
-    """
-    with open_service(environment, person) as service:
-        service.erasure.request_erasure(
-            run, person=person, reason=reason, source="cli", login=getpass.getuser()
-        )
-    page = f"{environment.base_url}/runs/{run}/erase"
-    line = f"Requested. Another person, an owner of the area, confirms it at {page}"
-    print_result({"run": run, "page": page}, [line])
-
-
 @click.command("acknowledge")
 @click.argument("first", type=int)
 @click.option("--lost", type=click.IntRange(1), required=True, help="Number of lost entries.")
@@ -505,6 +480,5 @@ COMMANDS = (
     export_entries,
     verify_log,
     rotate_key,
-    request_erasure,
     acknowledge_loss,
 )

@@ -1,6 +1,6 @@
-"""`keyturn changed`, `pending`, `compare`, `calendar`, `views` and `report`."""
+"""`keyturn changed`, `pending`, `compare`, `calendar` and `views`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -12,12 +12,11 @@ from bot.cli.client import (
     pass_service,
 )
 from bot.cli.completion import complete
-from bot.cli.context import RecordNumber, wants_json
+from bot.cli.context import RecordNumber
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import (
     format_time,
     get_zone_name,
-    print_json,
     print_result,
     print_table,
     to_local_time,
@@ -152,39 +151,6 @@ def list_saved_views(service: ServiceClient) -> None:
     print_result(found, [_format_view(one) for one in found], empty_message="No saved views.")
 
 
-@click.group("report", cls=CommandGroup)
-def report_commands() -> None:
-    """Show reports on the use of Keyturn."""
-
-
-@report_commands.command("waiting")
-@click.option(
-    "--days",
-    type=click.IntRange(1, 366),
-    default=91,
-    show_default=True,
-    help="Days to include.",
-)
-@pass_service
-def print_wait_report(service: ServiceClient, *, days: int) -> None:
-    """Show waiting times for approvals by runbook, area and hour, and suggest self-service."""
-    report = service.get("/report/waiting", days=days, zone=get_zone_name())
-    if wants_json():
-        print_json(report)
-        return
-    total = report["total"]["requested"]
-    if not total:
-        click.echo(f"No requests waited for approval in the last {days} days.")
-        return
-    click.echo(f"{total} requests waited for approval in the last {days} days")
-    hours = [{**row, "name": f"{row['name']}:00"} for row in report["by_hour"]]
-    _print_waits("RUNBOOK", report["by_runbook"])
-    _print_waits("AREA", report["by_area"])
-    _print_waits("HOUR", [row for row in hours if row["requested"]])
-    for suggestion in report["self_service"]:
-        print_result(None, [*_format_suggestion(suggestion)])
-
-
 COMMANDS = (
     list_changes,
     list_pending_runs,
@@ -192,7 +158,6 @@ COMMANDS = (
     show_calendar,
     freeze_commands,
     list_saved_views,
-    report_commands,
 )
 
 
@@ -301,34 +266,3 @@ def _format_due_times(fires: Mapping[str, Any]) -> str:
 def _format_view(view: Mapping[str, Any]) -> str:
     filters = ", ".join(f"{name}: {value}" for name, value in view["filters"].items())
     return f"{view['id']:>5}  {view['name']}: {filters or 'all runs'}\n       {view['page']}"
-
-
-def _print_waits(heading: str, waits: Sequence[Mapping[str, Any]]) -> None:
-    rows = [
-        (
-            row["name"],
-            _format_duration(row["median_wait"]),
-            _format_duration(row["ninth_decile_wait"]),
-            str(row["requested"]),
-            "-" if row["approval_rate"] is None else f"{row['approval_rate']:.0%}",
-        )
-        for row in waits
-    ]
-    click.echo()
-    headings = (heading, "MEDIAN", "90%", "REQUESTS", "APPROVED")
-    print_table(waits, headings, rows, empty_message="")
-
-
-def _format_suggestion(suggestion: Mapping[str, Any]) -> Iterator[str]:
-    place = f"{suggestion['runbook']} in {suggestion['area']}"
-    yield ""
-    yield f"{place} could be self-service: {suggestion['replay_summary']}"
-    yield from (f"    {line}" for line in suggestion["rule"].splitlines())
-
-
-def _format_duration(seconds: float | None) -> str:
-    if seconds is None:
-        return "-"
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

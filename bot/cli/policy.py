@@ -1,4 +1,4 @@
-"""`keyturn policy …`: validate, summarise, explain and replay policies."""
+"""`keyturn policy …`: validate, summarise and explain policies."""
 
 import sys
 import time
@@ -18,8 +18,7 @@ from bot.cli.context import (
     exit_with_error,
     wants_json,
 )
-from bot.cli.options import limit_option, pass_environment
-from bot.cli.progress import show_progress
+from bot.cli.options import pass_environment
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_json, print_result, write_output
 
@@ -176,44 +175,3 @@ def _preview_request(
     with environment.open_database() as database, database.reading() as tx:
         on_duty = apply_duties(tx, policy)
         return preview_request(tx, on_duty, question, person=person, source="cli", behalf=behalf)
-
-
-@policy_commands.command("replay")
-@click.argument("directory", type=_DIRECTORY_TYPE, metavar="NEW_DIR")
-@click.option(
-    "--since", default="90d", show_default=True, help="Start: 90d, last month, 2026-03-01."
-)
-@limit_option(20, minimum=0, help_text="Runs to list of each outcome; --json lists all.")
-@pass_environment
-def replay_history(
-    environment: CommandEnvironment, *, directory: Path, since: str, limit: int
-) -> None:
-    """Evaluate past requests by the policy in NEW_DIR, and show what would differ.
-
-    Read-only, also while the service runs. For example, before you merge a policy change:
-    keyturn policy replay ./policy --since 30d
-    """
-    from bot.cli import replay_format
-    from bot.db import history
-    from bot.model import times
-    from bot.model.progress import iterate_with_progress
-    from bot.policy.loader import load_policy
-    from bot.queries.policy_replay import replay_requests as run_through
-
-    with exit_on_errors():
-        proposed = load_policy(directory)
-    with environment.open_database() as database, database.reading() as tx:
-        start = times.parse_past_time(since, now=tx.now)
-        stages = show_progress()
-        with stages("replaying", lambda: history.count_past_requests(tx, start)) as advance:
-            found = run_through(
-                proposed, iterate_with_progress(history.list_past_requests(tx, start), advance)
-            )
-    if wants_json():
-        print_json(replay_format.replay_to_data(found), indent=2)
-    else:
-        base_url = environment.base_url
-        with exit_on_errors():
-            click.echo(
-                replay_format.format_replay(found, since=start, limit=limit, base_url=base_url)
-            )

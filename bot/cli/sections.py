@@ -3,7 +3,8 @@
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
 
 import click
 from click import Command, Context, HelpFormatter, UsageError
@@ -17,8 +18,8 @@ from bot.cli.context import (
     exit_with_error,
 )
 
-# Every command once, by subject.
-SECTIONS: Mapping[str, Sequence[str]] = {
+# Every command of the core once, by subject.
+_SECTIONS: Mapping[str, Sequence[str]] = {
     "Requests": (
         *("request", "plan", "submit", "replan", "again"),
         *("undo", "rebuild", "withdraw"),
@@ -29,7 +30,7 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     ),
     "Runs": ("runs", "run", "changed", "drift", "compare", "views"),
     "Runbooks": ("runbooks", "runbook"),
-    "Inventory and policy": ("hosts", "locks", "policy", "tree", "report"),
+    "Inventory and policy": ("hosts", "locks", "policy", "tree"),
     "Schedules": ("schedule", "calendar", "freeze"),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
     "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token", "webhooks"),
@@ -45,6 +46,15 @@ EXIT_STATUS_HELP = (
 )
 # Older names, which still work and are not listed.
 ALIASES: Mapping[str, str] = {"ask": "request", "waiting": "pending", "hooks": "webhooks"}
+
+
+@dataclass(frozen=True)
+class AddedCommand:
+    """A command of a feature: in a section of `keyturn --help`, or in a group of the core."""
+
+    command: Command
+    section: str = ""
+    group: str = ""
 
 
 class CommandGroup(click.Group):
@@ -73,7 +83,22 @@ def is_text(word: str) -> bool:
 
 
 class KeyturnCommand(CommandGroup):
-    """The command `keyturn`."""
+    """The command `keyturn`.
+
+    sections: the names of its commands, by subject.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.sections = {title: [*names] for title, names in _SECTIONS.items()}
+
+    def add_feature(self, added: AddedCommand) -> None:
+        """Add a command of a feature."""
+        if added.group:
+            cast("click.Group", self.commands[added.group]).add_command(added.command)
+        else:
+            self.add_command(added.command)
+            self.sections[added.section].append(added.command.name or "")
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Accept `help`, `help COMMAND` and `help RUNBOOK`, as chat does."""
@@ -109,7 +134,7 @@ class KeyturnCommand(CommandGroup):
             raise
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as click calls it
-        for title, names in SECTIONS.items():
+        for title, names in self.sections.items():
             self.write_section(formatter, title, names)
 
     def invoke(self, ctx: Context) -> Any:

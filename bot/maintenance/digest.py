@@ -1,6 +1,7 @@
 """The weekly digest of an owner: what waited, changed outside Keyturn, or lapses soon."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from bot.db import break_glass, drift, runs, schedules
 from bot.db.database import Transaction
@@ -9,36 +10,32 @@ from bot.model.drift import DriftState
 from bot.model.text import format_count
 from bot.model.times import format_deadline
 from bot.policy import Policy
-from bot.policy.explain import format_wait
-from bot.queries.wait_report import build_wait_report
 
-_DAYS, _LAPSE_DAYS, _DAY = 7, 28, 86_400_000_000
-_MAX_LINES, _MAX_RUNS = 10, 2000
+_LAPSE_DAYS, _DAY, _MAX_LINES = 28, 86_400_000_000, 10
 
 
-def render_digest(tx: Transaction, policy: Policy, person: str) -> str:
-    """Return the digest of an owner's areas, from what this transaction may view."""
+@dataclass(frozen=True)
+class DigestSection:
+    """A section that a feature adds."""
+
+    title: str
+    list_lines: Callable[[Transaction, Policy, set[str]], Iterable[str]]
+    """Returns its lines about these areas, from what the transaction may view."""
+
+
+def render_digest(
+    tx: Transaction, policy: Policy, person: str, added: Sequence[DigestSection] = ()
+) -> str:
+    """Return the digest of an owner's areas, from what this transaction may view.
+
+    added: the sections of the features.
+    """
     owned = {area.name for area in policy.organisation.areas.values() if person in area.owners}
-    titles = {policy.organisation.areas[name].title for name in owned}
-    report = build_wait_report(tx, policy, days=_DAYS, limit=_MAX_RUNS)
-    waits = [
-        f"{row.name}: {row.requested} requested, {row.approved} approved, {row.denied} denied, "
-        f"{row.expired} expired, {row.pending} pending"
-        + (f"; usual wait {format_wait(row.median)}" if row.median else "")
-        for row in report.areas
-        if row.name in titles
-    ]
-    suggestions = [
-        f"{one.runbook} in {one.area_title}: {one.requested} requests, all approved"
-        for one in report.suggestions
-        if one.area in owned
-    ]
     sections = [
-        (f"Approvals in {_DAYS} days", waits),
         ("Needs a review by another person", [*_iterate_reviews(tx, policy, owned)]),
         ("Changed outside Keyturn", [*_iterate_drift(tx, policy, owned)]),
         (f"Schedules that lapse within {_LAPSE_DAYS} days", [*_iterate_schedules(tx, owned)]),
-        ("Could be self-service: see the approval report", suggestions),
+        *((one.title, [*one.list_lines(tx, policy, owned)]) for one in added),
     ]
     return "\n\n".join(_render_section(title, lines) for title, lines in sections)
 

@@ -18,7 +18,7 @@ from bot.db.schedules import ScheduleState
 from bot.integrations import webhook_queue
 from bot.integrations.safe_http import DeliveryError
 from bot.integrations.webhook_queue import PendingDelivery
-from bot.maintenance.digest import render_digest
+from bot.maintenance.digest import DigestSection, render_digest
 from bot.model.times import format_deadline, to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy, PolicySource
 
@@ -38,13 +38,22 @@ _DIGEST_HOUR = 7
 
 
 class NoticeSender:
-    """Sends notices by e-mail. base_url: the address of the pages."""
+    """Sends notices by e-mail.
+
+    base_url: the address of the pages. digest: the sections that features add to the digest.
+    """
 
     def __init__(
-        self, server: "MailServer", policies: PolicySource, database: Database, *, base_url: str
+        self,
+        server: "MailServer",
+        policies: PolicySource,
+        database: Database,
+        *,
+        base_url: str,
+        digest: Sequence[DigestSection] = (),
     ) -> None:
         self._server, self._policies, self._database = server, policies, database
-        self._base_url, self._next_check = base_url, 0
+        self._base_url, self._next_check, self._digest = base_url, 0, digest
 
     def send_due_notices(self) -> None:
         """Create the notices of new entries, and send what is due."""
@@ -97,7 +106,7 @@ class NoticeSender:
         with self._database.reading(policy.get_view_rights(person.id)) as tx:
             [entry] = change_log.list_entries_after(tx, item.seq - 1, limit=1)
             try:
-                subject, text, page = _render_notice(tx, policy, person.id, entry)
+                subject, text, page = self._render_notice(tx, policy, person.id, entry)
             except NoSuchRun:
                 # The person may not view it.
                 return
@@ -107,6 +116,15 @@ class NoticeSender:
             f"{text}\n\n{self._base_url}{page}\n",
             message_id=f"{entry.seq}.{person.id}.{entry.hash[:16]}",
         )
+
+    def _render_notice(
+        self, tx: Transaction, policy: Policy, person: str, entry: Entry
+    ) -> tuple[str, str, str]:
+        """Return subject, text and page of a notice. Raises NoSuchRun."""
+        if isinstance(entry.event, events.DigestDue):
+            text = render_digest(tx, policy, person, self._digest)
+            return "Keyturn: weekly digest", text, "/"
+        return _render_notice(tx, policy, entry)
 
 
 def _iterate_missing_entries(tx: Transaction) -> Iterator[EntryDraft]:
@@ -175,13 +193,9 @@ def _iterate_concerned(tx: Transaction, policy: Policy, entry: Entry) -> Iterato
         yield from (owner for area in areas.values() for owner in area.owners)
 
 
-def _render_notice(
-    tx: Transaction, policy: Policy, person: str, entry: Entry
-) -> tuple[str, str, str]:
+def _render_notice(tx: Transaction, policy: Policy, entry: Entry) -> tuple[str, str, str]:
     """Return subject, text and page of a notice. Raises NoSuchRun."""
     event, get_name = entry.event, policy.get_person_name
-    if isinstance(event, events.DigestDue):
-        return "Keyturn: weekly digest", render_digest(tx, policy, person), "/"
     if isinstance(event, events.Banned):
         who = get_name(event.banned_person)
         text = f"{get_name(entry.person)} banned {who}: {event.reason}\nYou can lift the ban."

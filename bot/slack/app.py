@@ -27,6 +27,7 @@ from bot.slack.actions import DecisionHandler, SlackListeners
 from bot.slack.client import ConnectionRetryHandler, MessageSender
 from bot.slack.commands import SlackCommands
 from bot.slack.dedup import DeliveryRegister
+from bot.slack.features import NO_FEATURES, ChatFeatures
 from bot.slack.home import HomeTabs
 from bot.slack.http import SignatureGuard
 from bot.slack.identity import IdentityService
@@ -128,13 +129,17 @@ class SlackService:
         client: AsyncWebClient,
         settings: SlackSettings,
         form_options: FormOptions,
+        features: ChatFeatures = NO_FEATURES,
     ) -> None:
         if not (settings.signing_secret or settings.app_token):
             raise ValueError(
                 "without a signing secret or an app token, requests cannot be verified"
             )
         view_builder = SlackRunViewBuilder(
-            policies, team=settings.workspace, base_url=settings.base_url
+            policies,
+            team=settings.workspace,
+            base_url=settings.base_url,
+            notices=features.notices,
         )
         sender, views = MessageSender(client), Views(client)
         self.home_tabs = HomeTabs(database, view_builder, sender)

@@ -23,8 +23,9 @@ from bot.slack.blocks import (
     user_mention,
 )
 from bot.slack.client import MessageLocation
-from bot.slack.run_facts import Approver, DeclinedErasure, SlackRunView
+from bot.slack.run_facts import Approver, SlackRunView
 from bot.slack.run_message import render_card, render_decided
+from bot.slack.run_notices import RunNotice
 from bot.slack.run_posts import COPY, RunPosts
 
 _MAX_DRIFT, _MAX_COPIES, _MAX_NAMES = 5, 10, 10
@@ -106,22 +107,16 @@ def render_drift_alert(run_view: SlackRunView) -> Message:
     )
 
 
-async def send_declined_erasure(posts: RunPosts) -> None:
-    """Notify the requester once when an owner declines to erase the output of a run."""
-    declined = posts.run_view.declined_erasure
-    if declined is not None and declined.slack_user:
-        message = render_declined_erasure(posts.run_view, declined)
-        await posts.try_send_once(
-            f"declined {declined.entry_number}", message, declined.slack_user
-        )
+async def send_notice(posts: RunPosts, notice: RunNotice, *, default_channel: str) -> None:
+    """Send what a feature has to say about a run, once.
 
-
-def render_declined_erasure(run_view: SlackRunView, declined: DeclinedErasure) -> Message:
-    """Render the notice."""
-    text = f"{declined.declined_by} declined to erase the output of run {run_view.run.id}"
-    page = [" ", link(f"{run_view.page_url}/erase", "Open")] if run_view.page_url else []
-    parts = [rich_text_section(bold(text), *page), quote(declined.reason)]
-    return Message(format_notification(text), [rich_text(*parts)])
+    default_channel: C…, for areas without one; "" if there is none.
+    """
+    channel = posts.run_view.channel or default_channel
+    if notice.user:
+        await posts.try_send_once(notice.slot, notice.message, notice.user)
+    elif channel:
+        await posts.try_post_once(notice.slot, notice.message, channel)
 
 
 async def update_copies(posts: RunPosts, location: MessageLocation | None) -> None:

@@ -38,8 +38,8 @@ from bot.slack.home import HomeTabs, list_concerned_users
 from bot.slack.notifications import (
     build_reminders,
     send_break_glass_alerts,
-    send_declined_erasure,
     send_drift_alert,
+    send_notice,
     update_copies,
 )
 from bot.slack.routing import Audience
@@ -344,7 +344,8 @@ class Outbox:
             send_break_glass_alerts(posts, alert_channel=self._alert_channel)
         )
         await attempt.deliver_part(send_drift_alert(posts, default_channel=default_channel))
-        await attempt.deliver_part(send_declined_erasure(posts))
+        for notice in run_view.notices:
+            await attempt.deliver_part(send_notice(posts, notice, default_channel=default_channel))
         if run_view.run.state is State.PLANNED:
             plan = render_plan_message(run_view)
             await attempt.deliver_part(self._send_ephemeral(posts, _PLAN, plan))

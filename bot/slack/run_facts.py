@@ -14,11 +14,11 @@ from bot.model.run import Decision, Run, State, StepRecord
 from bot.model.view_rights import ViewRights, create_own_runs_only
 from bot.policy import NoPolicyError, Person, Policy, PolicySource
 from bot.policy.people import Area
-from bot.queries import erasure
 from bot.queries.drift import list_announced_keys
 from bot.queries.questions import Discussion, get_answerer
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.queries.schedule_details import ScheduleDetails
+from bot.slack.run_notices import BuildNotice, NoticeContext, RunNotice
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,6 @@ class UsedGrant:
     uses_left: int
     """In this hour, after this run."""
     per_hour: int
-
-
-@dataclass(frozen=True)
-class DeclinedErasure:
-    """An owner's decision not to erase the output of a run."""
-
-    entry_number: int
-    """Of the change log entry."""
-    slack_user: str
-    """U… of the requester of the erasure, or ""."""
-    declined_by: str
-    """A name."""
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -110,8 +97,8 @@ class SlackRunView:
     """The requested or used break-glass."""
     owners: Sequence[Approver] = ()
     """Owners of its area."""
-    declined_erasure: DeclinedErasure | None = None
-    """The last request to erase its output, if that was declined."""
+    notices: Sequence[RunNotice] = ()
+    """What features have to say beside its card."""
     freeze_after_approval: str = ""
     """Why it will wait after approval, if a freeze applies now."""
     attempts: int = 0
@@ -149,11 +136,21 @@ class SlackRunView:
 
 
 class SlackRunViewBuilder:
-    """Builds views of runs. team: our Slack workspace. base_url: of the web pages, or ""."""
+    """Builds views of runs.
 
-    def __init__(self, policies: PolicySource, *, team: str, base_url: str) -> None:
+    team: our Slack workspace. base_url: of the web pages, or "". notices: of the features.
+    """
+
+    def __init__(
+        self,
+        policies: PolicySource,
+        *,
+        team: str,
+        base_url: str,
+        notices: Sequence[BuildNotice] = (),
+    ) -> None:
         self._policies, self.workspace = policies, team
-        self.base_url = base_url.rstrip("/")
+        self.base_url, self._notices = base_url.rstrip("/"), notices
 
     def build_slack_run_view(self, tx: Transaction, run_id: int) -> SlackRunView:
         """Build the view of a run. Raises NoSuchRun.
@@ -211,7 +208,7 @@ class SlackRunViewBuilder:
             requester=slack_view.requester
             or (self._get_slack_user(requester) if requester else ""),
             owners=self._list_owners(policy, area),
-            declined_erasure=self._get_declined_erasure(tx, policy, run),
+            notices=[*self._list_notices(tx, policy, run)],
             missing_approvals=view.missing_approvals if is_counted else None,
             approvers=sorted(
                 [
@@ -297,18 +294,13 @@ class SlackRunViewBuilder:
                 user = self._get_slack_user(person)
                 yield Approver(person.name, user, owner.name, is_assigned)
 
-    def _get_declined_erasure(
-        self, tx: Transaction, policy: Policy, run: Run
-    ) -> DeclinedErasure | None:
-        declined = erasure.get_declined_erasure(tx, run.id) if run.is_ended else None
-        event = declined.event if declined else None
-        if declined is None or not isinstance(event, events.ErasureDeclined):
-            return None
-        requester = policy.find_person(event.requested_by)
-        user = self._get_slack_user(requester) if requester else ""
-        return DeclinedErasure(
-            declined.seq, user, policy.get_person_name(declined.person), event.reason
-        )
+    def _list_notices(self, tx: Transaction, policy: Policy, run: Run) -> Iterator[RunNotice]:
+        def find_user(person: str) -> str:
+            known = policy.find_person(person)
+            return self._get_slack_user(known) if known else ""
+
+        asked = NoticeContext(tx, policy, run, self.base_url, find_user)
+        yield from filter(None, (build(asked) for build in self._notices))
 
     def _list_owners(self, policy: Policy, area: Area | None) -> list[Approver]:
         known = [policy.find_person(owner) for owner in (area.owners if area else ())]

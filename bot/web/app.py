@@ -15,7 +15,6 @@ from bot.web import (
     compare,
     drift,
     emergency,
-    erasure,
     errors,
     health,
     health_page,
@@ -39,7 +38,6 @@ from bot.web import (
     step_up,
     stream,
     tokens,
-    wait_report,
 )
 from bot.web.assets import STATIC_DIRECTORY, describe_missing_assets
 from bot.web.deps import WebDependencies
@@ -53,13 +51,11 @@ _ROUTER_MODULES = (
     compare,
     run,
     stream,
-    erasure,
     hosts,
     rebuild,
     changes,
     saved_views,
     request,
-    wait_report,
     health_page,
     schedules,
     access,
@@ -92,7 +88,11 @@ def build_app(deps: WebDependencies) -> FastAPI:
     app.state.result_counter = ResultCounter()
     errors.install_error_handlers(app, deps)
     # Add the routes directly: nested routers would be searched for each request.
-    app.router.routes += [route for module in _ROUTER_MODULES for route in module.router.routes]
+    routers = [
+        *(one.router for one in deps.pages),
+        *(module.router for module in _ROUTER_MODULES),
+    ]
+    app.router.routes += [route for router in routers for route in router.routes]
     # Pages are not compressed, because the compressed size leaks their content (BREACH).
     app.mount(
         "/static",

@@ -13,6 +13,7 @@ from bot.policy import PolicySource
 from bot.queries.form_options import FormOptions
 from bot.queries.host_status import PendingHostSummary
 from bot.service import KeyturnService
+from bot.web.pages import Pages
 from bot.web.provider import IdentityProvider
 from bot.web.stream_slots import StreamSlots
 
@@ -48,6 +49,8 @@ class WebDependencies:
     """Options that hosts list for form fields; None if they are disabled."""
     list_check_results: Callable[[], Sequence[CheckResult]] = tuple
     """Results of the health checks of the service itself."""
+    pages: Sequence[Pages] = ()
+    """The pages of features."""
     identity_provider: IdentityProvider | None = None
     """OpenID Connect provider for sign-in, if there is one."""
 

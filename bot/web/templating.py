@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from fastapi import Request
@@ -23,9 +23,18 @@ from bot.queries.run_timeline import (
 )
 from bot.web import badges, diagrams, terminal_text
 from bot.web.assets import STATIC_DIRECTORY
+from bot.web.deps import WebDependencies
+from bot.web.pages import list_links, list_sections
 
 # Text between backticks.
 _QUOTED_PATTERN = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
+# Pages that belong to another page of the menu.
+_SECTIONS = {
+    "/changes": "/runs",
+    "/drift": "/hosts",
+    "/redundancy": "/hosts",
+    "/health": "/policy",
+}
 # A time in UTC within a sentence, as times.py formats it.
 _UTC_PATTERN = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d)?)(?: UTC\b|Z\b)")
 
@@ -101,7 +110,14 @@ def format_clock(at: int, zone: str) -> str:
 def load_templates() -> Jinja2Templates:
     """Return the environment of all page templates; every value in it is escaped."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader("bot.web"), PackageLoader("bot.policy.summary")]),
+        loader=ChoiceLoader(
+            [
+                PackageLoader("bot.web"),
+                PackageLoader("bot.policy.summary"),
+                # Templates of features: `drift/drift.html`.
+                PackageLoader("bot", "features"),
+            ]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=make_visible,
@@ -151,7 +167,11 @@ def load_templates() -> Jinja2Templates:
 
 def _list_common_variables(request: Request) -> dict[str, Any]:
     """Return the variables that the layout of every page needs."""
+    deps: WebDependencies | None = getattr(request.app.state, "deps", None)
+    pages = deps.pages if deps else ()
     return {
+        "menu_sections": {**_SECTIONS, **list_sections(pages)},
+        "links": partial(list_links, pages),
         "user": getattr(request.state, "user", None),
         "active_stop": getattr(request.state, "active_stop", None),
         "path": request.scope["path"],

@@ -14,6 +14,7 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
 from starlette.types import ASGIApp
 
 from bot.auth import sessions
+from bot.features import load_pages
 from bot.web import WebDependencies, build_app
 from tests.bot.harness import Harness
 from tests.chromium import EXECUTABLE, FLAGS, get_picture_file
@@ -50,7 +51,12 @@ class Server:
         harness = self.harness
         return build_app(
             WebDependencies(
-                harness.service, harness.database, harness.policies, self.address, False
+                harness.service,
+                harness.database,
+                harness.policies,
+                self.address,
+                secure_cookies=False,
+                pages=load_pages(),
             )
         )
 

@@ -10,13 +10,9 @@ from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
 from bot.audit.event_type import UnknownEvent
 from bot.auth import secret_box
-from bot.db import runs
 from bot.db.database import Database, StoreRefused, StoreUnavailable, Transaction
 from bot.model import keyfile
-from bot.model.errors import NotAllowed
-from bot.model.run import Run, State
-from bot.queries.erasure import preview_erasure
-from bot.workflow import erasure
+from bot.model.run import Run
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
@@ -105,36 +101,6 @@ def test_without_the_head_lock_and_primary_key_the_change_log_forks(
             old[1],
         ]
         assert verification.verify_log(tx).broken == old[0] + 2
-
-
-class TestErasure:
-    @pytest.fixture
-    def done(self, harness: Harness) -> Run:
-        return harness.approve(harness.request(LAMP_ON))
-
-    def _alone(self, harness: Harness, run: Run) -> str:
-        """Let one person ask and confirm, and return what is left of the answer."""
-        harness.service.erasure.request_erasure(run.id, person="olga", reason=WHY, source="web")
-        with harness.database.reading() as tx:
-            digest = preview_erasure(tx, runs.get_run(tx, run.id)).digest
-        harness.service.erasure.confirm_erasure(run.id, person="olga", digest=digest)
-        with harness.database.reading() as tx:
-            return runs.list_steps(tx, run.id)[0].output
-
-    def test_erasure_needs_confirmation_by_a_second_person(self, harness: Harness, done: Run):
-        assert done.state is State.SUCCEEDED
-        with pytest.raises(NotAllowed, match="another person"):
-            self._alone(harness, done)
-
-    def test_without_the_confirmation_check_one_person_erases_output(
-        self, harness: Harness, done: Run, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(erasure, "get_confirmation_refusal", _find_no_reason)
-        assert self._alone(harness, done) == ""
-
-
-def _find_no_reason(*_: object) -> str:
-    return ""
 
 
 class TestKeyFiles:

@@ -24,6 +24,7 @@ from bot.auth.rate_limit import RateLimit
 from bot.db import break_glass, drift, host_contacts, locks
 from bot.db.database import Database, Transaction
 from bot.db.host_contacts import LastContact
+from bot.features import load_routes
 from bot.model.check_result import create_ok_result, create_warning_result
 from bot.model.drift import Candidate, DriftState
 from bot.model.run import State, StepState
@@ -206,6 +207,7 @@ def _start_service(directory: Path) -> Generator[_Service]:
                 create_warning_result("witness", "none configured: set KEYTURN_WITNESS"),
             ),
             longest_wait=0.01,
+            routers=load_routes(),
             form_options=FormOptions(fleet.run_query, database, policies),
         )
     )

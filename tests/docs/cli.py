@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from bot.__main__ import main
-from bot.cli.sections import SECTIONS
 from tests.docs.markdown import (
     escape_text,
     format_code,
@@ -23,7 +22,10 @@ Each command with its options and an example, generated from the commands by `ma
 # The commands of the help's sections. Those about redundancy have a page of their own.
 _OWN_PAGE = "tree"
 _SECTIONS: Mapping[str, Sequence[str]] = {
-    **{title: [name for name in names if name != _OWN_PAGE] for title, names in SECTIONS.items()},
+    **{
+        title: [name for name in names if name != _OWN_PAGE]
+        for title, names in main.sections.items()
+    },
     "Redundancy": [_OWN_PAGE],
 }
 _CLIENT_OPTIONS = "--as", "--url"

@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
+from bot.features import load_routes
 from bot.queries.banned_people import PolicyWithoutBanned
 from tests.acceptance.browsing import Server
 from tests.bot.api.conftest import API, FAST, SHORT
@@ -57,6 +58,7 @@ class Everything(Server):
             self.address,
             FAST,
             longest_wait=SHORT,
+            routers=load_routes(),
         )
         app = Starlette()
         app.mount(API, build_api(programs))

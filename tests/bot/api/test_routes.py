@@ -10,6 +10,7 @@ from bot.api.app import build_api
 from bot.auth.tokens import SCOPES
 from tests.agents import add_agent
 from tests.bot.api.conftest import API, ApiHarness
+from tests.bot.features.tables import collect
 from tests.bot.web.sample_runs import add_sample_runs
 from tests.bot.web.test_routes import everything
 
@@ -41,8 +42,6 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/runs/{number}"): (READERS, 200, None),
     ("GET", "/runs/{number}/progress"): (READERS, 200, None),
     ("POST", "/runs/{number}/verify"): (READERS, 200, None),
-    ("GET", "/runs/{number}/erasure"): (READERS, 200, None),
-    ("POST", "/runs/{number}/erasure"): (("request",), 409, {"reason": "it holds a password"}),
     ("POST", "/runs"): (("request",), 202, {"request": "toy show lb1"}),
     ("POST", "/runs/{number}/approve"): (("approve",), 409, DIGEST),
     ("POST", "/runs/{number}/deny"): (("approve",), 409, {"reason": "not today"}),
@@ -78,7 +77,6 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ),
     ("POST", "/drift/{number}/restore"): (("request",), 404, {}),
     ("GET", "/health"): (READERS, 200, None),
-    ("GET", "/report/waiting"): (READERS, 200, None),
     ("GET", "/schedules"): (READERS, 200, None),
     ("GET", "/schedules/{number}"): (READERS, 404, None),
     ("POST", "/schedules"): (
@@ -90,6 +88,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/schedules/{number}/resume"): (("request",), 404, None),
     ("POST", "/schedules/{number}/end"): (("request",), 404, {}),
     ("POST", "/schedules/{number}/take"): (("request",), 404, {}),
+    **collect("ROUTES"),
 }
 QUERY: dict[str, dict[str, Any]] = {
     "/policy/preview": {"request": "toy set lb1"},

@@ -6,6 +6,7 @@ import click
 
 from bot.__main__ import main
 from bot.audit import events
+from tests.bot.features.tables import collect
 
 READ_ONLY = "looks"
 # Through the service, with a token: what holds for its owner holds there.
@@ -32,7 +33,6 @@ COMMANDS = {
     "calendar": SERVICE,
     "changed": SERVICE,
     "changelog acknowledge": "loss acknowledged",
-    "changelog erase": "erasure requested",
     "changelog export": "log exported",
     "changelog rotate-key": "key",
     "changelog show": READ_ONLY,
@@ -76,8 +76,6 @@ COMMANDS = {
     "policy check": READ_ONLY,
     "policy explain": READ_ONLY,
     "policy page": READ_ONLY,
-    "policy replay": READ_ONLY,
-    "report waiting": SERVICE,
     "restore": "restored",
     "review": SERVICE,
     "resume": "everything resumed",
@@ -123,6 +121,7 @@ COMMANDS = {
     "answer": SERVICE,
     "question": SERVICE,
     "withdraw": SERVICE,
+    **collect("COMMANDS"),
 }
 
 # Those without `--json`, and why.

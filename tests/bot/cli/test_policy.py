@@ -1,4 +1,4 @@
-"""`keyturn policy`: pages, explanations, replay and exit status."""
+"""`keyturn policy`: pages, explanations and exit status."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.policy import PolicyDirectory
 from tests.bot.harness import open_harness
-from tests.policies import get_starter_rules, write_policy
+from tests.policies import write_policy
 from tests.toy import SetSwitch
 
 
@@ -26,7 +26,7 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(main, ["policy", *words])
 
 
-def _history(place: Path) -> None:
+def add_history(place: Path) -> None:
     """Let two requests be approved and one be made that takes none."""
     with open_harness(place) as harness:
         for value in ("on", "off"):
@@ -115,7 +115,7 @@ def test_policy_explain_exits_with_a_status_for_scripts(
 
 
 def test_policy_explain_shows_the_usual_wait_and_an_active_freeze(place: Path):
-    _history(place)
+    add_history(place)
     (place / "policy" / "freezes.yaml").write_text(
         'freezes: [{name: long, from: "2000-01-01 00:00", until: "2999-01-01 00:00"}]\n'
     )
@@ -126,59 +126,6 @@ def test_policy_explain_shows_the_usual_wait_and_an_active_freeze(place: Path):
     assert data["usual_wait_seconds"] is None
     output = run("explain", "dora", "abusers", "clear", "lb1").output
     assert "Currently on hold: the edge is frozen until 2999-01-01" in output
-
-
-def test_policy_replay_counts_and_lists_the_differences(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-):
-    _history(place)
-    write_policy(
-        place / "new", rules=get_starter_rules().replace('@approvals("1")', '@approvals("2")')
-    )
-    monkeypatch.setenv("KEYTURN_BASE_URL", "https://keyturn.example.com/")
-    result = run("replay", str(place / "new"))
-    assert result.exit_code == 0
-    assert "3 requests since 20" in result.output
-    assert "2 more approvals" in result.output
-    assert "dora: toy set lb1 lamp on  https://keyturn.example.com/runs/1" in result.output
-    assert "2 instead of 1, from the owners of the edge" in result.output
-    data = json.loads(run("replay", str(place / "new"), "--json").output)
-    assert data["outcomes"] == {"more approvals": 2, "as it was": 1}
-    assert data["by_person"] == {"dora": {"more approvals": 2}, "olga": {"as it was": 1}}
-    assert [one["run"] for one in data["runs"]] == [1, 2]
-
-
-def test_policy_replay_reads_while_the_service_writes(place: Path):
-    with open_harness(place) as harness:
-        harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
-        with harness.database.transaction():
-            result = run("replay", str(place / "policy"))
-        assert "1 request since 20" in result.output
-        assert "no differences" in result.output
-
-
-@pytest.mark.parametrize(
-    ("words", "status", "says"),
-    [
-        (["policy", "--since", "yesterdy"], 2, "“yesterdy” is not a time: type 02:00, yesterday"),
-        (["policy", "--since", "9999-01-01"], 2, "is in the future"),
-        (["policy", "--since", "9999w"], 0, "3 requests since 18"),
-        (["policy", "--since", "last month"], 0, "3 requests since 20"),
-        (["nowhere"], 1, "people.yaml: is missing"),
-    ],
-)
-def test_policy_replay_explains_an_invalid_time_or_directory(
-    place: Path, words: list[str], status: int, says: str
-):
-    _history(place)
-    result = run("replay", str(place / words[0]), *words[1:])
-    assert (result.exit_code, says in result.output) == (status, True), result.output
-    assert "Traceback" not in result.output
-
-
-def test_policy_replay_without_a_database_is_refused(place: Path):
-    result = run("replay", str(place / "policy"))
-    assert (result.exit_code, "no database in" in result.output) == (3, True)
 
 
 def test_policy_commands_escape_hostile_names(place: Path):

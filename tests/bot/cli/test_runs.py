@@ -479,13 +479,6 @@ def test_locks_command_lists_host_locks_with_their_runs(cli_service: CliService)
         locks.release_locks(tx, run)
 
 
-def test_report_waiting_prints_text_and_json(cli_service: CliService):
-    result = cli_service.type("dora", "report", "waiting", "--days", "7")
-    assert result.exit_code == 0
-    assert "the last 7 days" in result.stdout
-    assert len(cli_service.read_json("dora", "report", "waiting")["by_hour"]) == 24
-
-
 def test_run_resolve_command_settles_an_unknown_outcome_for_owners_only(cli_service: CliService):
     from tests.bot.web import sample_runs
 

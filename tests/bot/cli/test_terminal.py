@@ -22,7 +22,6 @@ import pytest
 from click.testing import CliRunner
 
 from bot.__main__ import main
-from bot.cli.sections import SECTIONS
 from tests.cli_process import begin
 
 BIN = Path(sys.executable).parent
@@ -97,7 +96,7 @@ def a_terminal(*words: str, output: int | None = None, **environment: str) -> Ge
 
 
 def test_help_lists_every_command_in_one_section():
-    listed = Counter(name for names in SECTIONS.values() for name in names)
+    listed = Counter(name for names in main.sections.values() for name in names)
     assert listed == Counter(list(main.commands))
 
 

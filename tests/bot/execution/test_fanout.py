@@ -18,7 +18,6 @@ from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import Policy
 from bot.policy.explain import PreviewQuestion, evaluate_preview
 from bot.policy.freezes import FreezeList
-from bot.queries.erasure import preview_erasure
 from bot.workflow.requests import SENSITIVE_REQUEST_MESSAGE
 from connectors.errors import CommandError, UnknownOutcomeError, UnreachableError
 from runbooks import AnyRunbook
@@ -418,20 +417,6 @@ forbid (principal, action == Action::"request", resource in Area::"web");
     why = "The policy refuses: in the web servers: the web servers are nobody's business"
     assert (refused.state, refused.summary) == (State.REFUSED, why)
     assert (crowd.fleet.asked, _list_child_runs(crowd, run)) == (0, [])
-
-
-def test_output_of_a_check_of_several_areas_is_erased_by_an_owner_of_all(crowd: Harness):
-    run = _request_checks_on_three_hosts(crowd)
-    crowd.run_queued_work()
-    erasing = crowd.service.erasure
-    erasing.request_erasure(run.id, person="dora", reason="it names a customer", source="web")
-    with crowd.database.reading() as tx:
-        digest = preview_erasure(tx, crowd.get_run(run.id)).digest
-    with pytest.raises(NotAllowed, match="an owner of the edge and the web servers can"):
-        erasing.confirm_erasure(run.id, person="adam", digest=digest)
-    assert crowd.get_run(run.id).report
-    erasing.confirm_erasure(run.id, person="olga", digest=digest)
-    assert crowd.get_run(run.id).report is None
 
 
 def test_webhook_filter_for_one_area_excludes_a_check_of_several_areas(

@@ -298,7 +298,6 @@ def test_owners_get_one_email_digest_a_week(post: Post) -> None:
         digests[f"{name}@example.com"].get_content().replace("\r\n", "\n")
         for name in ("adam", "stan")
     )
-    assert "  - the edge: 1 requested, 0 approved, 1 denied, 0 expired, 0 pending" in text
     assert "  - run 1: Dora Developer ran a change without approval, toy set lb1 lamp on" in text
     assert "Changed outside Keyturn:\n  - none" in text
     assert text.endswith("\n\nhttps://keyturn.example.com/\n")

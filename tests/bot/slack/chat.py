@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from bot.features import load_chat
 from bot.model.run import Run
 from bot.queries.form_options import FormOptions
 from bot.slack.app import SlackService, SlackSettings
@@ -113,10 +114,19 @@ async def open_chat(
         offering = FormOptions(
             harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
         )
+        features = load_chat()
         door = SlackService(
-            harness.service, harness.database, harness.policies, client, installation, offering
+            harness.service,
+            harness.database,
+            harness.policies,
+            client,
+            installation,
+            offering,
+            features,
         )
-        run_views = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
+        run_views = SlackRunViewBuilder(
+            harness.policies, team=TEAM, base_url=PAGES, notices=features.notices
+        )
         door.outbox = Outbox(
             harness.database,
             run_views,

@@ -159,9 +159,6 @@ class Walk:
         several = self._newest("toy echo lb*")
         await self.say(f"deny {several.id} SAID", "U0OLGA")
         await self.say(f"deny {several.id} SAID", "U0ADAM")
-        checked = self._newest("toy say")
-        service.erasure.request_erasure(checked.id, person="adam", reason=LOUD, source="web")
-        service.erasure.decline_erasure(checked.id, person="olga", reason=LOUD)
         await chat.settle()
 
     async def plans(self) -> None:

@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from bot.auth import sessions
 from bot.db.database import Database
+from bot.features import load_pages
 from bot.web import WebDependencies, build_app
 from bot.web.stream_slots import StreamLimits, StreamSlots
 from tests.bot.harness import Harness
@@ -72,7 +73,13 @@ def create_site(harness: Harness, base_url: str = ORIGIN) -> Site:
     # Nobody reads a stream here while it goes on: it has an end of its own.
     seats = StreamSlots(StreamLimits(poll_seconds=0.01, max_seconds=0.02))
     parts = WebDependencies(
-        harness.service, harness.database, harness.policies, base_url, secure, stream_slots=seats
+        harness.service,
+        harness.database,
+        harness.policies,
+        base_url,
+        secure,
+        stream_slots=seats,
+        pages=load_pages(),
     )
     return Site(harness, parts, build_app(parts))
 

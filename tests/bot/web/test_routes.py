@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterable, Iterator, Mapping
 import pytest
 from starlette.routing import Route
 
+from tests.bot.features.tables import collect
 from tests.bot.harness import open_harness
 from tests.bot.web.conftest import Site, create_site
 from tests.bot.web.sample_runs import add_sample_runs
@@ -32,10 +33,6 @@ ROUTES = {
     ("POST", "/runs/{number}/resolve"): (401, 422),
     ("POST", "/runs/{number}/break-glass"): (401, 422),
     ("POST", "/runs/{number}/review"): (401, 422),
-    ("GET", "/runs/{number}/erase"): (401, 200),
-    ("POST", "/runs/{number}/erase"): (401, 422),
-    ("POST", "/runs/{number}/erase/confirm"): (401, 409),
-    ("POST", "/runs/{number}/erase/decline"): (401, 422),
     ("GET", "/second-factor"): (401, 200),
     ("POST", "/second-factor/app"): (401, 303),
     ("GET", "/second-factor/app/{number}"): (401, 404),
@@ -91,7 +88,6 @@ ROUTES = {
     ("GET", "/runbooks/preview"): (401, 404),
     ("POST", "/runbooks"): (401, 404),
     ("GET", "/search"): (401, 200),
-    ("GET", "/report"): (401, 200),
     ("GET", "/views/{number}"): (401, 404),
     ("POST", "/views"): (401, 422),
     ("POST", "/views/{number}/delete"): (401, 404),
@@ -117,6 +113,7 @@ ROUTES = {
     ("POST", "/stop/resume"): (401, 422),
     ("GET", "/healthz"): (200, 200),
     ("GET", "/readyz"): (200, 200),
+    **collect("PAGES"),
 }
 # What stands in an address for something that is not a run.
 NAMES = {"token": "x" * 43, "person": "dora", "name": "lb1", "session": "0" * 16, "step": "1"}

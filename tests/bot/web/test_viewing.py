@@ -5,6 +5,7 @@ from collections.abc import Generator
 import pytest
 from fastapi.testclient import TestClient
 
+from tests.bot.features.tables import collect
 from tests.bot.restricted_view import (
     HIDDEN,
     SHOWN,
@@ -40,10 +41,6 @@ ROUTES = {
     ("POST", "/runs/{number}/resolve"): "run",
     ("POST", "/runs/{number}/break-glass"): "run",
     ("POST", "/runs/{number}/review"): "run",
-    ("GET", "/runs/{number}/erase"): "run",
-    ("POST", "/runs/{number}/erase"): "run",
-    ("POST", "/runs/{number}/erase/confirm"): "run",
-    ("POST", "/runs/{number}/erase/decline"): "run",
     ("POST", "/runs/{number}/question"): "run",
     ("POST", "/runs/{number}/answer"): "run",
     ("POST", "/runs/{number}/reassign"): "run",
@@ -98,7 +95,6 @@ ROUTES = {
     ("GET", "/runbooks/options"): "tells of none",
     ("GET", "/runbooks/preview"): "tells of none",
     ("POST", "/runbooks"): "tells of none",
-    ("GET", "/report"): "leaves out",
     ("GET", "/views/{number}"): "tells of none",
     ("POST", "/views"): "tells of none",
     ("POST", "/views/{number}/delete"): "tells of none",
@@ -124,6 +120,7 @@ ROUTES = {
     ("POST", "/stop/resume"): "tells of none",
     ("GET", "/healthz"): "tells of none",
     ("GET", "/readyz"): "tells of none",
+    **collect("PAGES_VIEWING"),
 }
 # What they leave out has no words of its own: numbers, and the runs that hold a host.
 WORDLESS = {"/hosts", "/report", "/stream"}

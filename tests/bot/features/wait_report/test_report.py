@@ -6,9 +6,9 @@ from sqlalchemy import select, update
 
 from bot.db import history, tables
 from bot.db.database import Transaction
+from bot.features.wait_report.replay import ReplayOutcome, replay_requests
+from bot.features.wait_report.report import WaitReport, build_wait_report
 from bot.model.run import Run, State
-from bot.queries.policy_replay import ReplayOutcome, replay_requests
-from bot.queries.wait_report import WaitReport, build_wait_report
 from tests.bot.harness import Harness
 from tests.bot.web.sample_runs import (
     add_ended_run,

@@ -10,7 +10,7 @@ from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel, TimeZoneName
-from bot.queries.wait_report import DEFAULT_DAYS, build_wait_report
+from bot.features.wait_report.report import DEFAULT_DAYS, build_wait_report
 
 router = APIRouter(prefix="/report", tags=["report"])
 

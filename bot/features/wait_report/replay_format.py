@@ -3,10 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bot.features.wait_report.replay import (
+    Replay,
+    ReplayedRequest,
+    ReplayOutcome,
+    summarise_replay,
+)
 from bot.model import times as model_times
 from bot.model.text import escape_to_one_line, format_count
 from bot.model.times import format_iso, to_datetime
-from bot.queries.policy_replay import Replay, ReplayedRequest, ReplayOutcome, summarise_replay
 
 _DIFFERENT_OUTCOMES = [outcome for outcome in ReplayOutcome if outcome is not ReplayOutcome.SAME]
 _COLUMN_HEADS: Mapping[ReplayOutcome, str] = {

@@ -3,13 +3,13 @@
 from bot.audit import change_log, events, output, refusals
 from bot.db import outbox, runs
 from bot.db.database import Transaction
-from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import Run
-from bot.queries.erasure import (
+from bot.features.erasure.readings import (
     ErasurePreview,
     get_confirmation_refusal,
     preview_erasure,
 )
+from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.run import Run
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import shorten_reason
 from bot.workflow.visibility import require_view

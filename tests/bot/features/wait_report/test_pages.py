@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import update
 
 from bot.db import tables
-from bot.queries.wait_report import build_wait_report
+from bot.features.wait_report.report import build_wait_report
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import add_requested_run, add_succeeded_run

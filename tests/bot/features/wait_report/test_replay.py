@@ -9,11 +9,16 @@ import pytest
 
 from bot.db import history
 from bot.db.history import PastRequest
+from bot.features.wait_report.replay import (
+    Replay,
+    ReplayOutcome,
+    replay_requests,
+    summarise_replay,
+)
 from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.policy.loader import load_policy
-from bot.queries.policy_replay import Replay, ReplayOutcome, replay_requests, summarise_replay
 from tests.bot.harness import Harness
 from tests.policies import get_starter_rules, write_policy
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches

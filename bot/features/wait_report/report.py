@@ -8,10 +8,10 @@ from statistics import median
 from bot.db import history, stats
 from bot.db.database import Transaction
 from bot.db.stats import Wait
+from bot.features.wait_report.replay import ReplayOutcome, replay_requests, summarise_replay
 from bot.model.run import State
 from bot.model.times import DAY, parse_time_zone, to_datetime
 from bot.policy import NoPolicyError, Policy
-from bot.queries.policy_replay import ReplayOutcome, replay_requests, summarise_replay
 
 DEFAULT_DAYS = 91
 # So many approved runs are needed before self-service is suggested.

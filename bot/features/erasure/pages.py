@@ -8,11 +8,24 @@ from fastapi import APIRouter, Response
 from bot.audit import output
 from bot.audit.output import StoredOutput
 from bot.db import runs
-from bot.queries import erasure
+from bot.features.erasure.actions import ErasureActions
+from bot.features.erasure.readings import get_confirmation_refusal, preview_erasure
+from bot.model.run import Run
+from bot.queries.run_view import RunView
+from bot.web.pages import PageLink, Pages
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError
 
 router = APIRouter(prefix="/runs/{number}/erase")
+
+
+def _find_erasure_page(run: Run, view: RunView) -> str:
+    """Return where the output of a run can be erased; "" if it has ended without any."""
+    has_output = run.is_ended and (run.report or view.step_records)
+    return f"/runs/{run.id}/erase" if has_output else ""
+
+
+PAGES = Pages(router, links=[PageLink("run log", "Erase output…", _find_erasure_page)])
 
 _DONE_NOTICES: Mapping[str, str] = {
     "requested": "Erasure requested. Nothing is erased until an owner of the area confirms it.",
@@ -32,10 +45,10 @@ def _render_page(
 ) -> Response:
     with visit.read_viewable() as tx:
         run = runs.get_run(tx, number)
-        preview = erasure.preview_erasure(tx, run)
+        preview = preview_erasure(tx, run)
     asked = preview.request
     return visit.render(
-        "erasure.html",
+        "erasure/erasure.html",
         refusal=refusal,
         notice=_DONE_NOTICES.get(visit.done, ""),
         run=run,
@@ -43,9 +56,9 @@ def _render_page(
         declined=preview.declined,
         digest=preview.digest,
         outputs=[(stored, _format_output(stored)) for stored in preview.outputs],
-        refusal_to_confirm=erasure.get_confirmation_refusal(visit.policy, run, asked, visit.person)
-        if asked
-        else "",
+        refusal_to_confirm=(
+            get_confirmation_refusal(visit.policy, run, asked, visit.person) if asked else ""
+        ),
     )
 
 
@@ -54,7 +67,7 @@ _action = partial(add_action, router, page="/runs/{number}/erase", render=_rende
 
 @_action("")
 def request_erasure(visit: Visit, number: IdPath) -> str:
-    visit.service.erasure.request_erasure(
+    visit.service.bind(ErasureActions).request_erasure(
         number, person=visit.person, reason=visit.reason, source="web"
     )
     return f"/runs/{number}/erase?done=requested"
@@ -64,14 +77,16 @@ def request_erasure(visit: Visit, number: IdPath) -> str:
 def confirm_erasure(visit: Visit, number: IdPath) -> str:
     """Erase the output whose digest is in the form."""
     digest = visit.form.get("digest", "")
-    visit.service.erasure.confirm_erasure(number, person=visit.person, digest=digest)
+    visit.service.bind(ErasureActions).confirm_erasure(number, person=visit.person, digest=digest)
     return f"/runs/{number}/erase?done=erased"
 
 
 @_action("/decline")
 def decline_erasure(visit: Visit, number: IdPath) -> str:
     """Decline the pending request."""
-    visit.service.erasure.decline_erasure(number, person=visit.person, reason=visit.reason)
+    visit.service.bind(ErasureActions).decline_erasure(
+        number, person=visit.person, reason=visit.reason
+    )
     return f"/runs/{number}/erase?done=declined"
 
 

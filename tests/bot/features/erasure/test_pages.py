@@ -3,6 +3,7 @@
 import re
 
 from bot.audit import output
+from bot.features.erasure.actions import ErasureActions
 from bot.model.run import Run
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
@@ -87,7 +88,7 @@ def test_declined_erasure_shows_its_reason_to_the_requester(site: Site):
 
 def test_an_erasure_requested_on_the_command_line_names_the_login(site: Site):
     run = _finish_run(site)
-    site.harness.service.erasure.request_erasure(
+    site.harness.service.bind(ErasureActions).request_erasure(
         run.id, person="dora", reason=WHY, source="cli", login="root"
     )
     text = Page(site.browser("olga").get(f"/runs/{run.id}/erase").text).text

@@ -6,11 +6,21 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from bot.queries.wait_report import DEFAULT_DAYS, WaitRow, build_wait_report
+from bot.features.wait_report.report import DEFAULT_DAYS, WaitRow, build_wait_report
+from bot.web.pages import PageLink, Pages
 from bot.web.templating import get_reader_zone
 from bot.web.visit import Visit
 
 router = APIRouter(prefix="/report")
+
+PAGES = Pages(
+    router,
+    section="/policy",
+    links=[
+        PageLink("policy", "Approval report", lambda: "/report", "clock"),
+        PageLink("results", "Approval report", lambda: "/report"),
+    ],
+)
 
 REPORT_DAYS = (7, 30, DEFAULT_DAYS)
 
@@ -37,7 +47,7 @@ def show_wait_report(visit: Visit, days: DaysQuery = DEFAULT_DAYS) -> Response:
         "By area": _build_bars(report.areas),
     }
     return visit.render(
-        "report.html",
+        "wait_report/report.html",
         report=report,
         total=report.total,
         groups=groups,

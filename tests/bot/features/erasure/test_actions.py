@@ -11,12 +11,13 @@ from sqlalchemy import text
 from bot.audit import change_log, output, verification
 from bot.audit.formats import iterate_export
 from bot.db import outbox, runs, search, search_words
+from bot.features.erasure.actions import ErasureActions
+from bot.features.erasure.readings import preview_erasure
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import MARK
 from bot.model.run import Run
-from bot.queries.erasure import preview_erasure
 from tests.bot.audit.test_verification import VERIFIER
-from tests.bot.harness import Harness
+from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch, ShowSwitches
 
 WHY = "it names a customer"
@@ -38,7 +39,9 @@ def _verify_alone(harness: Harness, directory: Path) -> str:
 
 
 def _request_erasure(harness: Harness, number: int, person: str, why: str = WHY) -> None:
-    harness.service.erasure.request_erasure(number, person=person, reason=why, source="web")
+    harness.service.bind(ErasureActions).request_erasure(
+        number, person=person, reason=why, source="web"
+    )
 
 
 def _get_digest(harness: Harness, number: int) -> str:
@@ -48,7 +51,9 @@ def _get_digest(harness: Harness, number: int) -> str:
 
 def _confirm_erasure(harness: Harness, number: int, person: str) -> int:
     digest = _get_digest(harness, number)
-    return harness.service.erasure.confirm_erasure(number, person=person, digest=digest)
+    return harness.service.bind(ErasureActions).confirm_erasure(
+        number, person=person, digest=digest
+    )
 
 
 @pytest.fixture
@@ -114,7 +119,7 @@ def test_erasure_confirmation_is_rejected_when_the_request_changed(harness: Harn
     seen = _get_digest(harness, done.id)
     _request_erasure(harness, done.id, "stan", "it names another customer")
     with pytest.raises(TooLate, match="has changed: reload the page"):
-        harness.service.erasure.confirm_erasure(done.id, person="olga", digest=seen)
+        harness.service.bind(ErasureActions).confirm_erasure(done.id, person="olga", digest=seen)
     assert _read_output(harness, done) == "lamp is on now"
     # The twin: what they see now is erased.
     assert _confirm_erasure(harness, done.id, "olga") == 1
@@ -124,7 +129,9 @@ class TestDeclinedErasure:
     WHY = "the audit of this year needs it"
 
     def _decline(self, harness: Harness, number: int, person: str) -> None:
-        harness.service.erasure.decline_erasure(number, person=person, reason=self.WHY)
+        harness.service.bind(ErasureActions).decline_erasure(
+            number, person=person, reason=self.WHY
+        )
 
     def test_declined_erasure_keeps_the_output_and_cannot_be_confirmed(
         self, harness: Harness, done: Run
@@ -133,7 +140,9 @@ class TestDeclinedErasure:
         seen = _get_digest(harness, done.id)
         self._decline(harness, done.id, "olga")
         with pytest.raises(TooLate, match="has no open request"):
-            harness.service.erasure.confirm_erasure(done.id, person="adam", digest=seen)
+            harness.service.bind(ErasureActions).confirm_erasure(
+                done.id, person="adam", digest=seen
+            )
         assert _read_output(harness, done) == "lamp is on now"
         with harness.database.reading() as tx:
             entry = change_log.get_last_entry_of_run(tx, done.id)
@@ -167,7 +176,9 @@ class TestDeclinedErasure:
             self._decline(harness, done.id, "olga")
         _request_erasure(harness, done.id, "dora")
         with pytest.raises(InvalidRequestError, match="reason"):
-            harness.service.erasure.decline_erasure(done.id, person="olga", reason="no")
+            harness.service.bind(ErasureActions).decline_erasure(
+                done.id, person="olga", reason="no"
+            )
 
 
 def test_erasure_cannot_be_requested_twice_by_one_person(harness: Harness, done: Run):
@@ -236,3 +247,19 @@ def test_check_is_found_by_its_summary_before_and_after_erasure(
     _confirm_erasure(harness, run.id, "olga")
     with harness.database.reading() as tx:
         assert [one.id for one in search.find_newest_runs(tx, wanted, most=9)] == [run.id]
+
+
+def test_output_of_a_check_of_several_areas_is_erased_by_an_owner_of_all(harness: Harness):
+    harness.fleet.hosts |= {"lb2": {"lamp": "off"}, "web1": {"lamp": "on"}}
+    requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
+    run = harness.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
+    harness.run_queued_work()
+    erasing = harness.service.bind(ErasureActions)
+    erasing.request_erasure(run.id, person="dora", reason="it names a customer", source="web")
+    with harness.database.reading() as tx:
+        digest = preview_erasure(tx, harness.get_run(run.id)).digest
+    with pytest.raises(NotAllowed, match="an owner of the edge and the web servers can"):
+        erasing.confirm_erasure(run.id, person="adam", digest=digest)
+    assert harness.get_run(run.id).report
+    erasing.confirm_erasure(run.id, person="olga", digest=digest)
+    assert harness.get_run(run.id).report is None

@@ -14,7 +14,8 @@ from bot.api.schemas_in import ReasonIn, RunId
 from bot.audit import events
 from bot.audit.change_log import Entry
 from bot.db import runs
-from bot.queries import erasure
+from bot.features.erasure import readings
+from bot.features.erasure.actions import ErasureActions
 
 router = APIRouter(prefix="/runs/{number}/erasure", tags=["runs"], route_class=IdempotentRoute)
 
@@ -63,7 +64,7 @@ class ErasureOut(schemas.OutputModel):
 @router.get("", operation_id="getErasure", summary="Get the output that can be erased")
 def get_erasure(parts: Parts, caller: ReadCaller, number: RunId) -> ErasureOut:
     with parts.database.reading(caller.view_rights) as tx:
-        preview = erasure.preview_erasure(tx, runs.get_run(tx, number))
+        preview = readings.preview_erasure(tx, runs.get_run(tx, number))
     return ErasureOut(
         outputs=[StoredOutputOut.model_validate(output) for output in preview.outputs],
         request=ErasureDecisionOut.from_entry(preview.request),
@@ -82,7 +83,7 @@ def request_erasure(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
 ) -> ErasureOut:
     """Another person, an owner of the area, must confirm it on the web page."""
-    parts.service.erasure.request_erasure(
+    parts.service.bind(ErasureActions).request_erasure(
         number,
         person=caller.id,
         reason=body.reason,

@@ -1,0 +1,37 @@
+"""A feature: a subject that an installation could do without, in one folder of bot/features.
+
+It is bound by one line in `bot/features/__init__.py`. The core never imports a feature, nor does
+one feature another: a process hands the parts to the door or duty that they belong to.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from bot.cli.sections import AddedCommand
+    from bot.maintenance.digest import DigestSection
+    from bot.slack.run_notices import BuildNotice
+    from bot.web.pages import Pages
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What one feature adds. Each part is optional, and a function that imports what it returns.
+
+    So a process loads only what it serves: the command line no pages, a worker no chat.
+    """
+
+    name: str
+    """Its folder."""
+    load_commands: "Callable[[], Sequence[AddedCommand]]" = tuple
+    """Commands of the terminal."""
+    load_pages: "Callable[[], Sequence[Pages]]" = tuple
+    load_routes: "Callable[[], Sequence[APIRouter]]" = tuple
+    """Routes of the API."""
+    load_notices: "Callable[[], Sequence[BuildNotice]]" = tuple
+    """Messages in chat about a run, beside its card."""
+    load_digest: "Callable[[], Sequence[DigestSection]]" = tuple
+    """Sections of the weekly digest."""

@@ -1,0 +1,47 @@
+"""Erase the output of a run for good: one person requests it, an owner of the area confirms."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bot.feature import Feature
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from bot.cli.sections import AddedCommand
+    from bot.slack.run_notices import BuildNotice
+    from bot.web.pages import Pages
+
+
+def _load_commands() -> "Sequence[AddedCommand]":
+    from bot.cli.sections import AddedCommand
+    from bot.features.erasure.commands import request_erasure
+
+    return [AddedCommand(request_erasure, group="changelog")]
+
+
+def _load_pages() -> "Sequence[Pages]":
+    from bot.features.erasure.pages import PAGES
+
+    return [PAGES]
+
+
+def _load_routes() -> "Sequence[APIRouter]":
+    from bot.features.erasure.routes import router
+
+    return [router]
+
+
+def _load_notices() -> "Sequence[BuildNotice]":
+    from bot.features.erasure.notices import build_declined_erasure
+
+    return [build_declined_erasure]
+
+
+FEATURE = Feature(
+    "erasure",
+    load_commands=_load_commands,
+    load_pages=_load_pages,
+    load_routes=_load_routes,
+    load_notices=_load_notices,
+)

@@ -1,0 +1,50 @@
+"""How long requests wait for approval, what could be self-service, and the replay of a policy."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bot.feature import Feature
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from bot.cli.sections import AddedCommand
+    from bot.maintenance.digest import DigestSection
+    from bot.web.pages import Pages
+
+
+def _load_commands() -> "Sequence[AddedCommand]":
+    from bot.cli.sections import AddedCommand
+    from bot.features.wait_report.commands import replay_history, report_commands
+
+    return [
+        AddedCommand(report_commands, section="Inventory and policy"),
+        AddedCommand(replay_history, group="policy"),
+    ]
+
+
+def _load_pages() -> "Sequence[Pages]":
+    from bot.features.wait_report.pages import PAGES
+
+    return [PAGES]
+
+
+def _load_routes() -> "Sequence[APIRouter]":
+    from bot.features.wait_report.routes import router
+
+    return [router]
+
+
+def _load_digest() -> "Sequence[DigestSection]":
+    from bot.features.wait_report.digest import DIGEST
+
+    return DIGEST
+
+
+FEATURE = Feature(
+    "wait_report",
+    load_commands=_load_commands,
+    load_pages=_load_pages,
+    load_routes=_load_routes,
+    load_digest=_load_digest,
+)

@@ -1,0 +1,50 @@
+"""Pages that a feature adds, and the links by which other pages lead to them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+
+
+@dataclass(frozen=True)
+class PageLink:
+    """A link on a page of the core."""
+
+    place: str
+    """Where it stands: `hosts`, `host`, `policy`, `results` or `run log`."""
+    label: str
+    find_address: Callable[..., str]
+    """Returns its address from the variables of that place, which the template names; "" for no
+    link."""
+    icon: str = ""
+
+
+@dataclass(frozen=True)
+class Pages:
+    """The pages of a feature."""
+
+    router: APIRouter
+    section: str = ""
+    """The page of the menu to which they belong."""
+    links: Sequence[PageLink] = ()
+
+
+@dataclass(frozen=True)
+class ShownLink:
+    """A link as a template draws it."""
+
+    address: str
+    label: str
+    icon: str
+
+
+def list_links(pages: Sequence[Pages], place: str, **variables: object) -> Sequence[ShownLink]:
+    """Return the links of all features at a place, in the order of the features."""
+    links = [link for one in pages for link in one.links if link.place == place]
+    shown = [ShownLink(link.find_address(**variables), link.label, link.icon) for link in links]
+    return [link for link in shown if link.address]
+
+
+def list_sections(pages: Sequence[Pages]) -> Mapping[str, str]:
+    """Return the page of the menu for the first part of the address of features' pages."""
+    return {one.router.prefix: one.section for one in pages if one.section}
