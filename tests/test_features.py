@@ -1,0 +1,89 @@
+"""A feature can be lifted out: delete its folder and its line, and everything else still works."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from bot.features import FEATURES
+
+ROOT = Path(__file__).parents[1]
+_COPIED = ("bot", "connectors", "runbooks", "migrations", "tests", "docs", "pyproject.toml")
+# Every door has what its table says, and a request goes from chat to the host and back.
+_QUICK_TESTS = (
+    "tests/bot/web/test_routes.py::test_every_web_route_is_in_the_table",
+    "tests/bot/api/test_routes.py::test_every_api_route_is_in_the_table",
+    "tests/bot/cli/test_commands.py",
+    "tests/bot/slack/test_approval_flow.py",
+)
+# The campaign of `make chaos` runs more of them, and those of the other features.
+_MORE_TESTS = (
+    *("tests/bot/web", "tests/bot/api", "tests/bot/cli", "tests/bot/slack", "tests/bot/workflow"),
+    *("tests/bot/features", "tests/bot/maintenance", "tests/bot/execution", "tests/bot/queries"),
+)
+_NAMES = [feature.name for feature in FEATURES]
+
+
+def _lift_out(directory: Path, name: str) -> None:
+    """Delete the folder of a feature, that of its tests, and its line."""
+    shutil.rmtree(directory / "bot" / "features" / name)
+    shutil.rmtree(directory / "tests" / "bot" / "features" / name)
+    binding = directory / "bot" / "features" / "__init__.py"
+    text, lines = re.subn(rf"^    {name}\.FEATURE,\n", "", binding.read_text(), flags=re.M)
+    text = re.sub(rf"^(from bot\.features import .*?)\b{name}(, )?", r"\1", text, flags=re.M)
+    assert lines == 1
+    binding.write_text(re.sub(r"^from bot\.features import *\n", "", text, flags=re.M))
+
+
+def _run_tests(
+    directory: Path, tests: Sequence[str] = _QUICK_TESTS
+) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-n", "0"]
+    return subprocess.run(
+        [*command, *tests],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(directory)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    for name in _COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("artefacts"))
+        else:
+            shutil.copy(source, tmp_path)
+    return tmp_path
+
+
+def test_everything_else_works_without_any_feature(copy: Path):
+    for name in _NAMES:
+        _lift_out(copy, name)
+    ended = _run_tests(copy)
+    assert ended.returncode == 0, ended.stdout[-3000:]
+
+
+@pytest.mark.skipif(not os.environ.get("KEYTURN_CHAOS"), reason="a long campaign: make chaos")
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", _NAMES)
+def test_everything_else_works_without_a_feature(copy: Path, name: str):
+    _lift_out(copy, name)
+    ended = _run_tests(copy, _MORE_TESTS)
+    assert ended.returncode == 0, ended.stdout[-3000:]
+
+
+def test_core_that_needs_a_feature_is_found(copy: Path):
+    """The twin: a page of the core that asks a feature."""
+    page = copy / "bot" / "web" / "runs.py"
+    page.write_text(f"import bot.features.{_NAMES[0]}.pages\n{page.read_text()}")
+    _lift_out(copy, _NAMES[0])
+    assert _run_tests(copy, _QUICK_TESTS[:1]).returncode != 0
