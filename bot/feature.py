@@ -1,7 +1,7 @@
 """A feature: a subject that an installation could do without, in one folder of bot/features.
 
 It is bound by one line in `bot/features/__init__.py`. The core never imports a feature, nor does
-one feature another: a process hands the parts to the door or duty that they belong to.
+one feature another: a process hands each part to the package that uses it.
 """
 
 from collections.abc import Callable, Sequence
