@@ -4,6 +4,7 @@ from runbooks._catalogue import (
     list_own_digests,
     list_pending_words,
     load_catalogue,
+    load_usable_catalogue,
     set_enabled_source,
 )
 from runbooks._clock import Clock
@@ -61,6 +62,7 @@ __all__ = [
     "list_own_digests",
     "list_pending_words",
     "load_catalogue",
+    "load_usable_catalogue",
     "make_host_field",
     "put_on_probation",
     "query_earlier_report",

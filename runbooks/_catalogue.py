@@ -3,7 +3,7 @@
 import hashlib
 import importlib
 import pkgutil
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TypeGuard
@@ -11,7 +11,7 @@ from typing import TypeGuard
 import runbooks
 from runbooks import _own
 from runbooks._own import FindEnabled
-from runbooks._own_files import read_own_files, refuse_same_words
+from runbooks._own_files import OwnRunbookError, read_own_files, refuse_same_words
 from runbooks._runbook import AnyRunbook, Change, Runbook
 
 
@@ -23,17 +23,18 @@ def load_catalogue() -> Mapping[str, type[AnyRunbook]]:
     OwnRunbookError if one of its own cannot be used.
     """
     own = _own.load_own_modules()
-    ours = [
-        f"runbooks.{module.name}"
-        for module in pkgutil.iter_modules(runbooks.__path__)
-        if not module.name.startswith("_")
-    ]
-    found: dict[str, type[AnyRunbook]] = {}
-    for module in (*ours, *own):
-        for runbook in _find_runbooks(module):
-            before = found.setdefault(runbook.words, runbook)
-            refuse_same_words(runbook.words, runbook.__module__, before.__module__)
-    return dict(sorted(found.items()))
+    return _load_modules((*_list_modules(), *own))
+
+
+def load_usable_catalogue() -> tuple[Mapping[str, type[AnyRunbook]], str]:
+    """Return all runbooks that can be used, and why the installation's own are not among them.
+
+    The reason is "" unless one of its own cannot be used. For checks, which go on without them.
+    """
+    try:
+        return load_catalogue(), ""
+    except OwnRunbookError as error:
+        return _load_modules(_list_modules()), str(error)
 
 
 def set_enabled_source(find_enabled: FindEnabled) -> None:
@@ -41,6 +42,22 @@ def set_enabled_source(find_enabled: FindEnabled) -> None:
     is_loaded = load_catalogue.cache_info().currsize > 0
     if _own.set_enabled_source(find_enabled) and is_loaded and read_own_files():
         load_catalogue.cache_clear()
+
+
+def _list_modules() -> Iterator[str]:
+    """Yield the names of Keyturn's own modules with runbooks."""
+    for module in pkgutil.iter_modules(runbooks.__path__):
+        if not module.name.startswith("_"):
+            yield f"runbooks.{module.name}"
+
+
+def _load_modules(modules: Iterable[str]) -> Mapping[str, type[AnyRunbook]]:
+    found: dict[str, type[AnyRunbook]] = {}
+    for module in modules:
+        for runbook in _find_runbooks(module):
+            before = found.setdefault(runbook.words, runbook)
+            refuse_same_words(runbook.words, runbook.__module__, before.__module__)
+    return dict(sorted(found.items()))
 
 
 def _find_runbooks(module_name: str) -> Iterator[type[AnyRunbook]]:

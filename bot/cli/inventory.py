@@ -58,16 +58,18 @@ def check_inventory(environment: CommandEnvironment, *, hosts: tuple[str, ...]) 
     from bot.policy.loader import load_policy
     from connectors.fleet import Fleet
     from connectors.ssh_pool import SshPool
+    from runbooks import load_usable_catalogue
 
     with exit_on_errors():
         directory = environment.settings.policy
         known = load_policy(directory).inventory
         names = [known[name].name for name in dict.fromkeys(hosts)] or list(known.hosts)
+    runbooks, problem = load_usable_catalogue()
     fleet = Fleet(known, SshPool(directory))
     try:
         found: dict[str, HostCheck] = {}
         with show_progress()("checking", lambda: len(names)) as advance:
-            for each in check_hosts(fleet, names):
+            for each in check_hosts(fleet, names, runbooks):
                 found[each.host] = each
                 advance(1)
     finally:
@@ -79,6 +81,8 @@ def check_inventory(environment: CommandEnvironment, *, hosts: tuple[str, ...]) 
         empty_message="No hosts.",
         indent=2,
     )
+    if problem:
+        exit_with_error(f"not checked for your own runbooks: {problem}", FAILED)
     sys.exit(0 if all(each.is_healthy for each in ordered) else FAILED)
 
 

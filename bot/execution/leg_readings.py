@@ -13,7 +13,7 @@ from bot.db import redundancy as rows
 from bot.db.database import Transaction
 from bot.execution.planner import check_enabled
 from bot.execution.questions import create_query_function
-from bot.hosts.contact import build_contact_query
+from bot.hosts.live_check import build_contact_query
 from bot.model.request_form import find_runbook, parse_request, split_words
 from bot.policy import Policy
 from bot.queries import redundancy

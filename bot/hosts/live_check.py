@@ -1,16 +1,21 @@
 """Check the hosts of the inventory: reachable, host key, login, command, sudo, tags, BMC."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any, get_args
 
-from bot.hosts.contact import build_contact_query
 from bot.hosts.sudo_check import SudoCheck, build_sudo_query
-from bot.hosts.sudo_rules import group_grants_by_login, list_host_sudo_grants
+from bot.hosts.sudo_rules import (
+    group_grants_by_login,
+    list_host_sudo_grants,
+    select_host_runbooks,
+)
 from bot.hosts.tag_check import list_tag_problems, list_verifying_checks
 from bot.model.request_form import get_required_tag
-from connectors.command import Query, Shell
+from connectors import msa
+from connectors.command import DeviceCommand, Query, Shell, SnmpWalk
 from connectors.errors import (
     CommandError,
     HostError,
@@ -23,8 +28,8 @@ from connectors.errors import (
     WeakAlgorithmsError,
 )
 from connectors.fleet import Fleet
-from connectors.inventory import Host, Inventory
-from runbooks import Refused, load_catalogue
+from connectors.inventory import Host, Inventory, Platform
+from runbooks import AnyRunbook, Refused, load_usable_catalogue
 from runbooks._bmc import read_machine
 from runbooks.bmc_show import ShowBmc
 
@@ -42,6 +47,15 @@ _SUDO_LIST_QUERY = Query(
     lambda answer: "NOPASSWD:" in answer,
     frozenset({0, 1, 126, 127}),
 )
+_DEVICES = tuple(each for each in get_args(Platform) if each not in {"linux", "snmp", "hp_msa"})
+_VERSION_QUERY = Query(
+    DeviceCommand(("show version",) * len(_DEVICES), platforms=_DEVICES),
+    lambda answer: bool(answer.strip()),
+)
+# sysDescr of SNMPv2-MIB (RFC 3418).
+_DESCRIPTION_QUERY = Query(SnmpWalk(("1.3.6.1.2.1.1.1",)), lambda answer: bool(answer.strip()))
+# Over a connection of its own: one that was opened earlier outlives the host for a while.
+_LOGIN_QUERY = Query(Shell(("true",), deadline=10, new_connection=True), lambda _answer: True)
 # Reachable, host key, login and command, by the class of the error.
 _RESULTS_BY_ERROR: tuple[tuple[type[HostError], tuple[bool | None, ...]], ...] = (
     (UnreachableError, (False, None, None, None)),
@@ -90,18 +104,36 @@ class HostCheck:
         return not self.error
 
 
-def check_hosts(fleet: Fleet, names: Sequence[str]) -> Iterator[HostCheck]:
+Runbooks = Mapping[str, type[AnyRunbook]]
+"""Runbooks by their words: hosts are checked for what these need."""
+
+
+def check_hosts(fleet: Fleet, names: Sequence[str], runbooks: Runbooks) -> Iterator[HostCheck]:
     """Check hosts in parallel; yield each result when it is complete, in no order."""
     with ThreadPoolExecutor(min(_MAX_PARALLEL_HOSTS, len(names) or 1)) as pool:
-        for known in as_completed([pool.submit(check_host, fleet, name) for name in names]):
+        checks = [pool.submit(check_host, fleet, name, runbooks) for name in names]
+        for known in as_completed(checks):
             yield known.result()
 
 
-def check_host(fleet: Fleet, name: str) -> HostCheck:
-    """Check one host and its BMC. Raises UnknownHostError if it is not in the inventory."""
+def check_host(fleet: Fleet, name: str, runbooks: Runbooks | None = None) -> HostCheck:
+    """Check one host and its BMC, for all usable runbooks by default.
+
+    Raises UnknownHostError if it is not in the inventory.
+    """
     host = fleet.inventory[name]
-    check = _check_login(fleet, host)
+    usable = load_usable_catalogue()[0] if runbooks is None else runbooks
+    check = _check_login(fleet, host, select_host_runbooks(host, usable))
     return _check_bmc(fleet, host, check) if host.bmc or _BMC_TAG in host.tags else check
+
+
+def build_contact_query(host: Host) -> Query[Any]:
+    """Return a query that any host of this platform answers, to show that it answers now."""
+    if host.msa is not None:
+        return msa.query("system")
+    if host.snmp is not None:
+        return _DESCRIPTION_QUERY
+    return _LOGIN_QUERY if host.platform == "linux" else _VERSION_QUERY
 
 
 def _check_bmc(fleet: Fleet, host: Host, check: HostCheck) -> HostCheck:
@@ -115,23 +147,24 @@ def _check_bmc(fleet: Fleet, host: Host, check: HostCheck) -> HostCheck:
     return replace(check, error="; ".join(filter(None, (check.error, found))))
 
 
-def _check_login(fleet: Fleet, host: Host) -> HostCheck:
+def _check_login(fleet: Fleet, host: Host, runbooks: Runbooks) -> HostCheck:
+    needed = _list_needed_runbooks(runbooks)
     name, build_check = host.name, partial(HostCheck, host.name, _format_address(host))
     try:
         root = _detect_root_access(fleet, host)
-        rights = _check_sudo_rules(fleet, host) if root == "sudo" else SudoCheck()
+        rights = _check_sudo_rules(fleet, host, runbooks) if root == "sudo" else SudoCheck()
     except HostError as error:
         blocked = _find_blocked_jump_host(fleet, host) if host.jump else ""
         check = _build_failed_check(error, blocked, build_check)
-        is_enough = isinstance(error, NoCommandsError) and _only_forwards(fleet.inventory, host)
+        only_forwards = not needed and _is_jump_host(fleet.inventory, host)
+        is_enough = isinstance(error, NoCommandsError) and only_forwards
         return replace(check, error="", advice=_FORWARDS_ONLY) if is_enough else check
-    needed = _list_runbooks_for_host(host)
     if root == "none":
         users = dict.fromkeys((host.for_reading.user, host.user))
         whose = " or ".join(users) + " has" if len(users) > 1 else f"the login {host.user} has"
         problems = [_NO_SUDO_MESSAGE.format(whose=whose, name=name)]
     else:
-        problems = [*rights.list_problems(name, needed), *list_tag_problems(fleet, host)]
+        problems = [*rights.list_problems(name, needed), *list_tag_problems(fleet, host, runbooks)]
     return build_check(
         reachable=True,
         key=True,
@@ -143,10 +176,11 @@ def _check_login(fleet: Fleet, host: Host) -> HostCheck:
     )
 
 
-def _check_sudo_rules(fleet: Fleet, host: Host) -> SudoCheck:
+def _check_sudo_rules(fleet: Fleet, host: Host, runbooks: Runbooks) -> SudoCheck:
     """Test each sudo rule with its login."""
     missing = SudoCheck()
-    for user, granted in group_grants_by_login(host, list_host_sudo_grants(host)).items():
+    grants = list_host_sudo_grants(host, runbooks)
+    for user, granted in group_grants_by_login(host, grants).items():
         query = build_sudo_query(granted, host.settings)
         if user == host.for_reading.user:
             missing = missing.merge_with(fleet.run_query(host.name, query))
@@ -156,17 +190,17 @@ def _check_sudo_rules(fleet: Fleet, host: Host) -> SudoCheck:
     return missing
 
 
-def _list_runbooks_for_host(host: Host) -> list[str]:
-    """Return the runbooks for the tags of the host, without those that verify the tags.
+def _list_needed_runbooks(runbooks: Runbooks) -> list[str]:
+    """Return which runbooks of a host are for its tags, without those that verify the tags.
 
     These are run, so they report themselves what they lack: `vpn check` needs only one of the
     programs that it knows.
     """
-    verifying = list_verifying_checks(host)
+    verifying = list_verifying_checks(runbooks)
     return [
         words
-        for words, each in load_catalogue().items()
-        if get_required_tag(each) in host.tags and words not in verifying
+        for words, each in runbooks.items()
+        if get_required_tag(each) is not None and words not in verifying
     ]
 
 
@@ -224,10 +258,9 @@ def _list_jump_hosts(inventory: Inventory, host: Host) -> list[Host]:
     return [*_list_jump_hosts(inventory, jump), jump]
 
 
-def _only_forwards(inventory: Inventory, host: Host) -> bool:
-    """Return whether other hosts are reached through a host that has no tag of a runbook."""
-    is_jump = any(other.jump == host.name for other in inventory.hosts.values())
-    return is_jump and not _list_runbooks_for_host(host)
+def _is_jump_host(inventory: Inventory, host: Host) -> bool:
+    """Return whether other hosts are reached through a host."""
+    return any(other.jump == host.name for other in inventory.hosts.values())
 
 
 def _build_failed_check(

@@ -58,16 +58,22 @@ def list_sudo_rules(dialect: ModuleType) -> tuple[SudoRule, ...]:
     return declared
 
 
+def select_host_runbooks(
+    host: Host, runbooks: Mapping[str, type[AnyRunbook]]
+) -> Mapping[str, type[AnyRunbook]]:
+    """Return the runbooks for the tags of a host, and those for any host."""
+    tags = (None, *host.tags)
+    return {name: each for name, each in runbooks.items() if get_required_tag(each) in tags}
+
+
 def list_host_sudo_grants(
     host: Host, runbooks: Mapping[str, type[AnyRunbook]] | None = None
 ) -> tuple[SudoGrant, ...]:
     """Return every rule that runbooks can need on a host; those for its tags by default."""
     if host.platform != "linux":
         return ()
-    tags = (None, *host.tags)
     if runbooks is None:
-        known = load_catalogue()
-        runbooks = {name: each for name, each in known.items() if get_required_tag(each) in tags}
+        runbooks = select_host_runbooks(host, load_catalogue())
     rules = list_sudo_grants(runbooks)
     installed = (replace(each, rule=each.rule.for_installed_scripts) for each in rules)
     return tuple(installed) if host.scripts else rules

@@ -12,24 +12,26 @@ from bot.model.request_form import (
 from connectors.errors import HostError
 from connectors.fleet import Fleet
 from connectors.inventory import Host
-from runbooks import Check, Refused, load_catalogue
+from runbooks import AnyRunbook, Check, Refused
 from runbooks._odd_rows import read_report
 
 
-def list_verifying_checks(host: Host) -> Mapping[str, type[Check[Any]]]:
-    """Return the checks that verify the tags of a host, by their words."""
+def list_verifying_checks(
+    runbooks: Mapping[str, type[AnyRunbook]],
+) -> Mapping[str, type[Check[Any]]]:
+    """Return those of the runbooks of a host that verify its tags, by their words."""
     return {
         words: runbook
-        for words, runbook in load_catalogue().items()
-        if issubclass(runbook, Check)
-        and runbook.verifies_tag
-        and get_required_tag(runbook) in host.tags
+        for words, runbook in runbooks.items()
+        if issubclass(runbook, Check) and runbook.verifies_tag
     }
 
 
-def list_tag_problems(fleet: Fleet, host: Host) -> Iterator[str]:
+def list_tag_problems(
+    fleet: Fleet, host: Host, runbooks: Mapping[str, type[AnyRunbook]]
+) -> Iterator[str]:
     """Yield what the tags of a host promise and the host lacks, with what to do."""
-    for words, runbook in list_verifying_checks(host).items():
+    for words, runbook in list_verifying_checks(runbooks).items():
         if missing := _find_missing(fleet, _build_request(runbook, host.name)):
             yield f"it is tagged {get_required_tag(runbook)}, but `{words}` {missing}"
 

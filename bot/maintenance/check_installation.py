@@ -11,7 +11,7 @@ from bot.audit import checkpoints, verification
 from bot.auth import agents
 from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
-from bot.hosts.live_check import check_hosts
+from bot.hosts.live_check import Runbooks, check_hosts
 from bot.maintenance.installation import Installation
 from bot.model import signing
 from bot.model.check_result import (
@@ -35,7 +35,7 @@ from connectors.permissions import (
     list_trusted_owners,
 )
 from connectors.ssh_pool import SshPool
-from runbooks import OwnRunbookError
+from runbooks import load_usable_catalogue
 
 _NEWEST_ENTRIES = 500
 _KEYS = {
@@ -204,12 +204,10 @@ def _check_agents(database: Database) -> Iterator[CheckResult]:
 
 def _check_own_runbooks(database: Database) -> Iterator[CheckResult]:
     """Check that two people have enabled the installation's own runbooks, where there are any."""
-    try:
-        with database.transaction() as tx:
-            states = own_runbooks.list_states(tx)
-    except OwnRunbookError as error:
-        yield create_error_result("own runbooks", str(error))
-        return
+    if load_usable_catalogue()[1]:
+        return  # check_installation() says why.
+    with database.transaction() as tx:
+        states = own_runbooks.list_states(tx)
     pending = [one.words for one in states if not one.is_enabled]
     if pending:
         yield create_warning_result(
@@ -290,11 +288,16 @@ def check_installation(
     for warning in known.warnings if known is not None else ():
         yield create_warning_result("policy", f"in force, but {warning}")
     yield from _check_settings(installation)
+    runbooks, problem = load_usable_catalogue()
+    if problem:
+        yield create_error_result(
+            "own runbooks", f"{problem} (Keyturn does not start until they can be used)"
+        )
     yield from check_records(installation, known)
     for check_component in component_checks:
         yield from check_component(installation, known)
     if known is not None:
-        yield from _check_hosts(installation, known)
+        yield from _check_hosts(installation, known, runbooks)
 
 
 def _check_settings(installation: Installation) -> Iterator[CheckResult]:
@@ -315,7 +318,9 @@ def _load_policy(installation: Installation) -> Policy | CheckResult:
         )
 
 
-def _check_hosts(installation: Installation, policy: Policy) -> Iterator[CheckResult]:
+def _check_hosts(
+    installation: Installation, policy: Policy, runbooks: Runbooks
+) -> Iterator[CheckResult]:
     names = list(policy.inventory.hosts)
     if not names:
         yield create_warning_result(
@@ -323,7 +328,9 @@ def _check_hosts(installation: Installation, policy: Policy) -> Iterator[CheckRe
         )
         return
     with closing(Fleet(policy.inventory, SshPool(installation.policy))) as fleet:
-        found = sorted(check_hosts(fleet, names), key=lambda each: names.index(each.host))
+        found = sorted(
+            check_hosts(fleet, names, runbooks), key=lambda each: names.index(each.host)
+        )
     failed = [each for each in found if not each.is_healthy]
     for each in failed[:_MAX_HOSTS_SHOWN]:
         yield create_error_result(f"host {each.host}", each.error)

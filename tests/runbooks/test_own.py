@@ -428,7 +428,7 @@ def _serve_and_stop(custom_directory: Path, place: Path) -> str:
     return printed
 
 
-@pytest.mark.parametrize("words", [["serve"], ["worker", "--site", "ams"], ["doctor"]])
+@pytest.mark.parametrize("words", [["serve"], ["worker", "--site", "ams"]])
 def test_service_does_not_start_with_a_broken_custom_runbook(
     custom_directory: Path, keyturn: Keyturn, words: list[str]
 ):
@@ -436,6 +436,48 @@ def test_service_does_not_start_with_a_broken_custom_runbook(
     result = keyturn(*words)
     assert result.returncode == 1
     assert result.stderr.endswith("greeting_show.py: line 1: invalid syntax\n")
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "why"),
+    [
+        (
+            "runbooks/greeting_show.py",
+            "def broken(:\n",
+            "greeting_show.py: line 1: invalid syntax",
+        ),
+        # Only loading it shows this.
+        ("connectors/greeting.py", "import nothing_like_it\n", "greeting.py: line 1: ModuleNotF"),
+    ],
+)
+def test_doctor_lists_a_broken_custom_runbook_and_goes_on(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path, file: str, text: str, why: str
+):
+    _write(custom_directory / file, text)
+    if file.startswith("connectors"):
+        _enable(keyturn, tmp_path)
+    else:
+        _install(keyturn, tmp_path)
+    result = keyturn("doctor", "--json")
+    found = json.loads(result.stdout)["findings"]
+    [own] = [one for one in found if one["subject"] == "own runbooks"]
+    assert (result.returncode, own["level"]) == (1, "error")
+    assert why in own["message"]
+    assert "Keyturn does not start until" in own["message"]
+    subjects = {one["subject"] for one in found}
+    assert subjects >= {"policy", "database", "change log", "pages", "Slack", "host lb1"}
+
+
+def test_hosts_are_checked_with_a_broken_custom_runbook(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path
+):
+    _install(keyturn, tmp_path)
+    _write(custom_directory / "runbooks" / "greeting_show.py", "def broken(:\n")
+    result = keyturn("inventory", "check", "--json")
+    assert {one["host"] for one in json.loads(result.stdout)} >= {"lb1", "web1"}
+    assert result.returncode == 1
+    assert "not checked for your own runbooks: " in result.stderr
+    assert "greeting_show.py: line 1: invalid syntax" in result.stderr
 
 
 def test_commands_without_runbooks_work_with_a_broken_custom_runbook(
