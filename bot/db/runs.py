@@ -364,11 +364,9 @@ def _show(tx: Transaction, run: Run) -> Run:
     """Return a run as the person may read it; the service reads its references as stored."""
     if tx.view_rights is None:
         return run
-    summary = view_conditions.show_references(tx, run.summary)
+    shown = run.show_references(partial(view_conditions.show_references, tx))
     waiting = view_conditions.show_waiting(tx, run.waiting)
-    if summary == run.summary and waiting is run.waiting:
-        return run
-    return replace(run, summary=summary, waiting=waiting)
+    return shown if waiting is run.waiting else replace(shown, waiting=waiting)
 
 
 def move_run(tx: Transaction, run: Run, to: State, **changes: Any) -> Run:

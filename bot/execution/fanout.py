@@ -11,11 +11,12 @@ import math
 from collections.abc import Iterator, Sequence
 
 from bot.audit import change_log, events
-from bot.db import outbox, runs, view_conditions
+from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.execution import gate, leg_readings, start_schedule
 from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
+from bot.model.references import refer_to_run
 from bot.model.run import RefusedBy, Run, State
 from bot.model.sequence import LEFT_OUT, NOT_UNDONE, find_label
 from bot.model.text import format_count
@@ -103,15 +104,8 @@ def _combine_plans(
     if not waiting:
         summary = "; ".join(unneeded) or f"No changes on any of {len(children)} hosts"
         return end_run(context, tx, parent, State.NO_CHANGES, summary)
-    # A plan is the same for all who read it: it refers to what its requester may view.
-    rights = context.policies.get_policy().get_view_rights(parent.requested_by)
-    with view_conditions.viewing_as(tx, rights):
-        unneeded = [view_conditions.show_references(tx, one) for one in unneeded]
-    if left_out := parent.values.get(NOT_UNDONE) if parent.is_sequence else None:
-        unneeded.append(f"Not undone: {left_out}")
-    if left_out := parent.values.get(LEFT_OUT) if parent.is_sequence else None:
-        unneeded.append(f"Left out: {left_out}.")
-    return _submit_combined_plan(context, tx, parent, waiting, notes=unneeded)
+    notes = [*unneeded, *_list_left_out(tx, parent)] if parent.is_sequence else []
+    return _submit_combined_plan(context, tx, parent, waiting, notes=notes)
 
 
 def _submit_combined_plan(
@@ -326,6 +320,22 @@ def _list_unneeded(children: Sequence[Run]) -> Iterator[str]:
     for child in children:
         if child.state is State.NO_CHANGES:
             yield prefix_host(child.title, _get_end_reason(child))
+
+
+def _list_left_out(tx: Transaction, parent: Run) -> Iterator[str]:
+    """Yield what a sequence leaves out. To be stored: it refers to runs."""
+    kept = [runs.get_run(tx, int(n)) for n in parent.values.get(NOT_UNDONE, "").split()]
+    if kept:
+        why = "irreversible"
+        named = [
+            refer_to_run(
+                run.id, f"run {run.id}, {run.title}: {why}", otherwise=f"another run: {why}"
+            )
+            for run in kept
+        ]
+        yield f"Not undone: {'; '.join(named)}"
+    if left_out := parent.values.get(LEFT_OUT):
+        yield f"Left out: {left_out}."
 
 
 def _count_steps_of_parts(parent: Run, children: Sequence[Run]) -> dict[str, int]:

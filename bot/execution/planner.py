@@ -16,6 +16,7 @@ from bot.db.database import Transaction
 from bot.execution.questions import create_query_function
 from bot.model.drift import get_key_name
 from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.references import refer_to_run
 from bot.model.run import Run, State, StepState
 from bot.model.sequence import UNDONE_RUNS
 from bot.model.tickets import TicketAnswer
@@ -268,10 +269,11 @@ def _compute_remaining_undo(
         return RemainingWork(
             f"the changes of run {original_id} are not in effect any more{why}{keeps}", ()
         )
+    undone = [f"run {original_id}", *(refer_to_run(run.id) for run in later)]
     return RemainingWork(
         f"run {original_id} is in effect: {remaining.current_state}",
         tuple(_build_undo_step(policy, step) for step in reversed(in_effect)),
-        (f"Undoes run {' and run '.join(map(str, (original_id, *(run.id for run in later))))}.",),
+        (f"Undoes {' and '.join(undone)}.",),
     )
 
 

@@ -56,6 +56,7 @@ class ResolvedPlan:
     current_state: str
     steps: Sequence[PlannedStep]
     notes: Sequence[str] = ()
+    """They may refer to runs, see bot/model/references.py."""
     undo_of: int | None = None
     """The run that this one undoes."""
     timing: ScheduleTiming | None = None

@@ -1,7 +1,7 @@
 """A run: a request from planning to verification, with its states and transitions. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from bot.model.agents import AgentOrigin
@@ -332,6 +332,14 @@ class Run:
     @property
     def is_ended(self) -> bool:
         return self.state in ENDED_STATES
+
+    def show_references(self, show: Callable[[str], str]) -> "Run":
+        """Return the run with its stored sentences as *show* returns them to a reader."""
+        summary, plan = show(self.summary), self.plan
+        if plan is not None and [*plan.notes] != (notes := [*map(show, plan.notes)]):
+            plan = replace(plan, notes=notes)
+        is_same = summary == self.summary and plan is self.plan
+        return self if is_same else replace(self, summary=summary, plan=plan)
 
     def is_requested_for(self, person: str) -> bool:
         """Return whether the request is this person's, or an agent made it for or under them."""

@@ -14,7 +14,7 @@ REBUILD, UNDO = "rebuild", "undo"
 SEQUENCES = frozenset({REBUILD, UNDO})
 # The value of an undo that lists the numbers of all runs that it undoes.
 UNDONE_RUNS = "undone runs"
-# And the value that says which of them cannot be undone and are left out.
+# And the value that lists which of them cannot be undone and are left out.
 NOT_UNDONE = "not undone"
 # The value that says what is left out because the requester may not view some runs.
 LEFT_OUT = "left out"

@@ -237,15 +237,15 @@ class SlackRunViewBuilder:
         """Return a run; in a channel, with what everyone may view of other runs."""
         waiting = run.waiting
         if tx.view_rights is not None:
-            return replace(run, summary=hide_references(run.summary))
-        numbers = list_referenced_runs(run.summary)
+            return run.show_references(hide_references)
+        texts = [run.summary, *(run.plan.notes if run.plan else ())]
+        numbers = {number for text in texts for number in list_referenced_runs(text)}
         if waiting is not None and waiting.run is not None:
             numbers.add(waiting.run)
             waiting = replace(waiting, is_run_viewable=True)
         if policy is None:
             return replace(
-                run,
-                summary=hide_references(run.summary),
+                run.show_references(hide_references),
                 waiting=waiting and replace(waiting, run=None, is_run_viewable=False),
             )
         for person in policy.organisation.people if numbers else ():
@@ -255,7 +255,8 @@ class SlackRunViewBuilder:
                 break
         if waiting is not None and waiting.run not in numbers:
             waiting = replace(waiting, run=None, is_run_viewable=False)
-        return replace(run, summary=show_references(run.summary, numbers), waiting=waiting)
+        shown = run.show_references(lambda text: show_references(text, numbers))
+        return replace(shown, waiting=waiting)
 
     def get_view_rights(self, person: str) -> ViewRights:
         """Return what a person may view; without a valid policy, only their own runs."""

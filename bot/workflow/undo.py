@@ -125,7 +125,7 @@ def _record_undo(
         raise InvalidRequestError(f"no run of these can be undone{why}")
     facts = {UNDONE_RUNS: " ".join(map(str, sorted(numbers)))}
     if fixed:
-        facts[NOT_UNDONE] = "; ".join(f"run {run.id}, {run.title}: irreversible" for run in fixed)
+        facts[NOT_UNDONE] = " ".join(str(run.id) for run in fixed)
     if left_out:
         facts[LEFT_OUT] = left_out
     parts = [build_part(run, terms, undo_of=run.id) for run in undone]

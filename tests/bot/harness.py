@@ -2,7 +2,7 @@
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +79,9 @@ class Harness:
         """Return a run as a person reads it who may view everything."""
         with self.database.reading() as tx:
             run = runs.get_run(tx, number)
-        summary = show_references(run.summary, list_referenced_runs(run.summary))
         waiting = run.waiting and replace(run.waiting, is_run_viewable=run.waiting.run is not None)
-        return replace(run, summary=summary, waiting=waiting)
+        shown = run.show_references(lambda text: show_references(text, list_referenced_runs(text)))
+        return replace(shown, waiting=waiting)
 
     def list_entry_kinds(self, run: Run | None = None) -> list[str]:
         with self.database.reading() as tx:

@@ -27,7 +27,7 @@ from tests.bot.slack.chat import open_chat
 from tests.bot.slack.test_home import open_home
 from tests.bot.web.conftest import create_site
 from tests.policies import PEOPLE
-from tests.toy import KeepSwitch, SetSwitch, TakeDown
+from tests.toy import BreakSwitch, KeepSwitch, SetSwitch, TakeDown
 
 VIEW = """
 permit (principal in Role::"administrator", action == Action::"view", resource);
@@ -252,6 +252,32 @@ async def test_slack_names_no_hidden_run(crossing: Crossing, anyio_backend: str)
         for command in ("runs", "changed now", "drift", "tree lb1-lb2", "who lb1"):
             crossing.check((await chat.type(command)).body.decode(), command)
         crossing.check(str(await open_home(chat, "U0DORA")), "Home")
+
+
+def test_run_that_an_undo_leaves_out_is_named_to_those_who_may_view_it(tmp_path: Path):
+    with open_harness(tmp_path, rules=restricted_rules(VIEW)) as harness:
+        harness.fleet.hosts = {host: {"pump": "off"} for host in ("lb1", "web1")}
+        harness.approve(
+            harness.request(KeepSwitch(host="web1", name="pump", value="on"), "adam"), "olga"
+        )
+        broken = harness.approve(harness.request(BreakSwitch(host="lb1", name="pump"), "adam"))
+        assert broken.state is State.SUCCEEDED
+        asked = harness.service.request_undo_of_selection(
+            UndoSelection(person="adam", since=1), person="adam", origin=WEB
+        )
+        harness.run_queued_work()
+        api = create_api_harness(harness)
+        shown = {
+            person: api.program(person, "read").get(f"/runs/{asked.id}").json()["plan"]["notes"]
+            for person in ("adam", "dora")
+        }
+        named = f"run {broken.id}, toy break lb1 pump"
+        assert f"Not undone: {named}: irreversible" in shown["adam"]
+        assert "Not undone: another run: irreversible" in shown["dora"]
+        with harness.database.reading() as tx:
+            bodies = "".join(each.body for each in change_log.list_entries_of_run(tx, asked.id))
+        assert named not in bodies
+        assert not MARKS.search(bodies)
 
 
 def test_words_of_a_reference_cannot_end_it():
