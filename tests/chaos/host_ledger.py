@@ -53,6 +53,42 @@ class WriteToLedger(
         return Plan(f"{len(PARTS) - len(missing)} of {len(PARTS)} lines are there", steps)
 
 
+# A test holds a host within a write, or within a read after it, by the file `hold`, which says in
+# which of them.
+_HOLD = (
+    'if [ "$(cat hold 2>/dev/null)" = %s ]; then echo held >>log; '
+    "while [ -e hold ]; do sleep 0.02; done; fi"
+)
+_READ_NOTES = (
+    f'cd "$HOME" && touch log && if [ -s log ]; then {_HOLD % "read"}; fi; '
+    "cat note-* 2>/dev/null || :"
+)
+_WRITE_NOTE = f'cd "$HOME" && {_HOLD % "write"}; echo "$1 $2" >"note-$1"; echo "wrote $1" >>log'
+
+
+class KeepNote(
+    Change[Mapping[str, str]], words="note keep", example="lb1 a new", undo="cannot", sets="{name}"
+):
+    """Keep one value in a file of a host."""
+
+    host: Host
+    name: str
+    value: str
+
+    def read(self, ask: QueryRunner) -> Mapping[str, str]:
+        return ask(self.host, Query(Shell(("sh", "-c", _READ_NOTES)), _parse_notes))
+
+    def plan(self, notes: Mapping[str, str]) -> Plan:
+        if notes.get(self.name) == self.value:
+            return Plan(f"{self.name} is {self.value}")
+        write = Shell(("sh", "-c", _WRITE_NOTE, "write", self.name, self.value))
+        return Plan(f"{self.name} is missing", [Step("Write", self.host, write, NoUndo("a test"))])
+
+
+def _parse_notes(text: str) -> Mapping[str, str]:
+    return dict(line.split() for line in text.splitlines())
+
+
 @dataclass
 class CampaignResult:
     """The result of a campaign of faults.

@@ -29,10 +29,10 @@ from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from runbooks import AnyRunbook
 from tests.chaos import host_ledger
-from tests.chaos.host_ledger import CampaignResult, WriteToLedger
+from tests.chaos.host_ledger import CampaignResult, KeepNote, WriteToLedger
 from tests.playground.fleet import LoopbackFleet
 
-RUNBOOKS: Mapping[str, type[AnyRunbook]] = {WriteToLedger.words: WriteToLedger}
+RUNBOOKS: Mapping[str, type[AnyRunbook]] = {one.words: one for one in (WriteToLedger, KeepNote)}
 _UNFINISHED_STATES = frozenset(State) - ENDED_STATES
 _PATIENCE_SECONDS = 60.0
 _PAUSE_SECONDS = 0.04
@@ -136,6 +136,22 @@ class KillableService:
             time.sleep(_PAUSE_SECONDS)
         return False
 
+    def rebuild_notes(self, names: Sequence[str]) -> None:
+        """Keep a note of each name on the first host, and request the same on the second."""
+        old, new = self._hosts
+        for name in names:
+            self._service.request_run(
+                KeepNote(host=old, name=name, value="kept"),
+                person="dora",
+                origin=RequestOrigin("api"),
+                reason="",
+            )
+            assert self.complete_all_runs()
+        self._service.request_rebuild(
+            old, new_host=new, person="dora", origin=RequestOrigin("api")
+        )
+        self.complete_all_runs()
+
     def _advance_runs(self, *, request_more: bool) -> None:
         unfinished = {run.host: run for run in self._find_unfinished_runs()}
         for run in unfinished.values():
@@ -193,6 +209,12 @@ def complete_all_runs(directory: ServiceDirectory) -> None:
     service = KillableService(directory, 0)
     service.start()
     service.complete_all_runs()
+
+
+def rebuild_notes(directory: ServiceDirectory, names: Sequence[str]) -> None:
+    service = KillableService(directory, 0)
+    service.start()
+    service.rebuild_notes(names)
 
 
 def complete_one_run(
