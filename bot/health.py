@@ -63,8 +63,8 @@ class ServiceHealth:
             results += self._check_witnesses()
         except StoreUnavailable as error:
             results = [
-                create_error_result("Change log", error.advice)
-                if error.advice
+                create_error_result("Change log", error.public_message)
+                if isinstance(error, change_log.LogAlteredError)
                 else create_error_result("Database", f"{error}: nothing runs until it answers")
             ]
         return [*results, *self._check_spool(), *self._check_keys()]
@@ -78,8 +78,9 @@ class ServiceHealth:
             else create_warning_result("Database", f"{message}: find out what slows it down")
         )
         if error := self.database.error:
-            advice = self.database.advice or f"cannot be written, so nothing runs: {error}"
-            yield create_error_result("Change log", advice)
+            is_altered = isinstance(error, change_log.LogAlteredError)
+            why = f"cannot be written, so nothing runs: {error}"
+            yield create_error_result("Change log", error.public_message if is_altered else why)
 
     def _check_with_database(self, tx: Transaction) -> Iterator[CheckResult]:
         yield from self._check_log(tx)
@@ -107,7 +108,7 @@ class ServiceHealth:
         try:
             change_log.check_newest_entry(tx)
         except change_log.LogAlteredError as error:
-            yield create_error_result("Change log", error.advice)
+            yield create_error_result("Change log", error.public_message)
             return
         seq, digest = change_log.get_head(tx)
         yield create_ok_result(

@@ -63,7 +63,10 @@ class LogAlteredError(StoreUnavailable):
             f"the change log was altered: {reason}. Nothing is added to it, and nothing runs. "
             "Keep a copy of the database, then run `keyturn changelog verify`"
         )
-        self.advice = format_sentence(str(self))
+
+    @property
+    def public_message(self) -> str:
+        return format_sentence(str(self))
 
 
 class LogShortenedError(LogAlteredError):

@@ -129,12 +129,10 @@ class StoreUnavailable(DomainError):
     """The database did not store what has to be recorded, so nothing was done."""
 
     code, status, retry_seconds = "database-unavailable", 503, 5
-    advice = ""
-    """What is so and what to do, for everyone; "" where only the service's log says it."""
 
     @property
     def public_message(self) -> str:
-        return self.advice or (
+        return (
             "the database does not respond, so nothing was done. Try again in a few seconds; the "
             "log of the service has the reason"
         )
@@ -272,10 +270,8 @@ class Database:
         self.url = url
         self._signing_key = signing_key
         self.redactor = redactor or Redactor()
-        # Why the change log cannot be written; "" if it can.
-        self.error = ""
-        # What everyone may read of it: StoreUnavailable.advice.
-        self.advice = ""
+        # Why the change log cannot be written; None if it can.
+        self.error: StoreUnavailable | None = None
         self.embedded = url.startswith("sqlite")
         opened = open_sqlite if self.embedded else open_postgresql
         self.engine = opened(url, patience=patience, busy=_BUSY_SECONDS)
@@ -312,10 +308,10 @@ class Database:
             with opened as transaction:
                 yield transaction
         except StoreUnavailable as error:
-            self.error, self.advice = str(error), error.advice
+            self.error = error
             raise
         if transaction.logged:
-            self.error = self.advice = ""
+            self.error = None
         transaction.finish()
 
     @contextmanager

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from bot import health
-from bot.audit import checkpoints, verification
+from bot.audit import change_log, checkpoints, verification
 from bot.auth import agents
 from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
@@ -20,6 +20,7 @@ from bot.model.check_result import (
     create_ok_result,
     create_warning_result,
 )
+from bot.model.errors import InvalidRequestError
 from bot.model.keyfile import KeyFileError
 from bot.model.text import format_count
 from bot.policy import NoPolicyError, Policy
@@ -108,8 +109,8 @@ def _check_database(installation: Installation, policy: Policy | None) -> Iterat
                     yield from check_trees(tx, policy, subject="fault trees")
         except StoreUnavailable as error:
             yield (
-                create_error_result("change log", error.advice)
-                if error.advice
+                create_error_result("change log", error.public_message)
+                if isinstance(error, change_log.LogAlteredError)
                 else create_error_result(
                     "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"
                 )
@@ -223,7 +224,7 @@ def _read_newest_checkpoint(file: Path | None) -> list[checkpoints.Checkpoint]:
     """Return the newest checkpoint of the witness, or none."""
     try:
         return checkpoints.read_checkpoints(file)[-1:] if file else []
-    except (OSError, ValueError):
+    except (OSError, InvalidRequestError):
         return []
 
 

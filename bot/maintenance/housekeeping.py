@@ -63,7 +63,7 @@ class Housekeeping:
             inbound_events.delete_old_events(tx)
             webhook_queue.delete_old_failures(tx)
             if error:
-                change_log.append_entry(tx, events.LoggingFailed(reason=error))
+                change_log.append_entry(tx, events.LoggingFailed(reason=str(error)))
             row_mac.log_forged_rows(tx)
             if not self._spool.is_empty:
                 self._spool.merge_into_log(tx)

@@ -82,8 +82,8 @@ def _describe_store_problems(deps: WebDependencies) -> tuple[str, str]:
             change_log.check_newest_entry(tx)
     except StoreUnavailable as error:
         log.critical("not ready: %s", error)
-        if error.advice:
-            return "", error.advice
+        if isinstance(error, change_log.LogAlteredError):
+            return "", error.public_message
         return "does not respond: see the log of the service", _describe_change_log_problem(deps)
     return "", _describe_change_log_problem(deps)
 
@@ -118,9 +118,10 @@ def _describe_site_problem(deps: WebDependencies) -> dict[str, str]:
 
 
 def _describe_change_log_problem(deps: WebDependencies) -> str:
-    if not deps.database.error:
-        return ""
-    return deps.database.advice or "is not writable, so nothing runs: see the log of the service"
+    error = deps.database.error
+    if isinstance(error, change_log.LogAlteredError):
+        return error.public_message
+    return "is not writable, so nothing runs: see the log of the service" if error else ""
 
 
 def _describe_policy_problem(deps: WebDependencies) -> str:

@@ -175,11 +175,11 @@ def test_full_disk_stops_all_requests_until_there_is_space_again(
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="full"):
             flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
-    assert "full" in database.error
+    assert "full" in str(database.error)
     assert (queue.enqueued, host.connections) == ([], 0)
     filler.unlink()
     run = flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
-    assert (run.state, database.error) == (State.PLANNING, "")
+    assert (run.state, database.error) == (State.PLANNING, None)
     with database.reading() as tx:
         assert verification.verify_log(tx).entries > 0
     fleet.close()
@@ -234,4 +234,4 @@ def test_read_only_disk_stops_an_approved_run_before_it_is_sent(small_disk: Path
         flow.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(number).state is State.SUCCEEDED
-        assert database.error == ""
+        assert database.error is None

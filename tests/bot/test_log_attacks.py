@@ -549,7 +549,7 @@ def test_revoked_standing_grant_stays_revoked_when_its_log_entry_is_removed(
     with sealed.database.transaction() as tx:
         tx.sql.execute(update(tables.standing_grant).values(revoked_at=None))
     sealed.request(LAMP_ON)
-    assert "(grant revoked) was removed" in sealed.database.error
+    assert "(grant revoked) was removed" in str(sealed.database.error)
     assert sealed.fleet.sent == []
 
 

@@ -237,7 +237,7 @@ class TestApprovalsUnderAnOlderKey:
         harness.service.advance_run(run.id)
         ended = harness.get_run(run.id)
         assert (ended.state, harness.fleet.sent) == (State.QUEUED, [])
-        assert "was altered" in harness.database.error
+        assert "was altered" in str(harness.database.error)
         harness.database.close()
 
     def test_without_linked_hashes_an_approval_forged_before_a_key_rotation_counts(

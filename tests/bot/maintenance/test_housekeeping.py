@@ -98,20 +98,20 @@ def test_logging_failure_is_logged_once_the_log_can_be_written(
         )
     with pytest.raises(StoreUnavailable):
         harness.request(LAMP_ON)
-    assert "full" in database.error
+    assert "full" in str(database.error)
     with pytest.raises(StoreUnavailable):
         house.run_periodic_tasks()
-    assert "full" in database.error
+    assert "full" in str(database.error)
     with database.engine.connect() as connection:
         connection.exec_driver_sql("DROP TRIGGER full")
     house.run_periodic_tasks()
-    assert database.error == ""
+    assert database.error is None
     (entry,) = _entries(harness, "logging failed")
     assert "full" in entry.facts["reason"]
 
 
 def test_transaction_without_a_log_entry_does_not_clear_the_log_error(harness: Harness):
-    harness.database.error = "the disk is full"
+    error = harness.database.error = StoreUnavailable("the disk is full")
     with harness.database.transaction() as tx:
         tx.sql.execute(text("DELETE FROM seen_request"))
-    assert harness.database.error == "the disk is full"
+    assert harness.database.error is error

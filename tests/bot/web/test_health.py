@@ -10,6 +10,7 @@ from sqlalchemy import text
 
 from bot import app
 from bot.db import tables
+from bot.db.database import StoreUnavailable
 from bot.health import ServiceHealth
 from bot.model.run import State
 from bot.web.app import build_app
@@ -61,7 +62,7 @@ def test_readyz_fails_and_healthz_succeeds_without_a_database(site: Site) -> Non
 
 
 def test_readyz_fails_when_the_change_log_is_not_writable(site: Site) -> None:
-    site.database.error = "the disk is full"
+    site.database.error = StoreUnavailable("the disk is full")
     answer = site.browser().get("/readyz")
     assert answer.status_code == 503
     assert answer.json()["change log"].startswith("is not writable, so nothing runs")
