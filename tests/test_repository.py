@@ -528,6 +528,76 @@ def test_spelt_kind_of_a_log_entry_is_found(source: str) -> None:
     assert _list_kinds_in_literals(source)
 
 
+# Names of texts that are made for people, and what would read facts back from them.
+_TEXTS_FOR_PEOPLE = re.compile(
+    r"\b(summary|reason|sentence|message|msg|detail|finding|title|label|why|note|notice|refusal|"
+    r"explanation|outcome)\b(?!\()|\bstr\((error|refusal|refused|problem)\b"
+)
+_READS_OF_TEXT = {
+    *("startswith", "endswith", "removeprefix", "removesuffix", "partition", "rpartition"),
+    *("split", "index", "find"),
+}
+# What reads a text all the same, and why nothing better is known.
+_READERS_OF_TEXT = {
+    "str(error).removeprefix('Bad ')": "CronSim names the field that is wrong in its message only",
+    "message.split(' ', 1)": "a validator of a whole runbook names its field with the first word",
+    "startswith(f'Value error, {name} ')": "the same",
+    "str(error).split()": "it only joins the lines of a message",
+    "str(record.msg).partition": "messages of libraries' loggers, counted to suppress floods",
+}
+
+
+def _list_readers_of_text(source: str) -> list[str]:
+    """Return where a module reads a text for people, or facts of an entry without its type."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        shown = ast.unparse(node) if isinstance(node, ast.Call | ast.Subscript) else ""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            subject = ast.unparse(node.func.value)
+            reads = node.func.attr in _READS_OF_TEXT
+            is_text = re.search(rf"({_TEXTS_FOR_PEOPLE.pattern})[^.]*$", subject)
+            parts = node.func.attr in {"partition", "rpartition", "split"} and [
+                one for one in node.args if isinstance(one, ast.Constant) and one.value == ": "
+            ]
+            if (
+                (reads and is_text)
+                or parts
+                or (
+                    shown.startswith(f"{subject}.get(")
+                    and (subject.endswith(".facts") and not subject.startswith("self."))
+                )
+            ):
+                found.append(shown)
+        if isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("entry.facts"):
+            found.append(shown)
+    return found
+
+
+def test_no_module_reads_facts_from_texts_that_are_made_for_people() -> None:
+    found = {
+        f"{path.relative_to(ROOT)}: {shown}"
+        for path in _list_modules()
+        for shown in _list_readers_of_text(path.read_text())
+        if not any(known in shown for known in _READERS_OF_TEXT)
+    }
+    assert found == set()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'run.summary.startswith("On hold: ")',
+        'str(error).removeprefix("Value error, ")',
+        'head, _, rest = line.partition(": ")',
+        'entry.facts["reason"]',
+        'entry.facts.get("step")',
+        'finding.startswith("Only the first ")',
+    ],
+)
+def test_reader_of_a_text_for_people_is_found(source: str) -> None:
+    assert _list_readers_of_text(source)
+
+
 def test_every_database_table_is_defined_in_one_module():
     """What is left out there would be in no backup."""
     described = {file for file in (ROOT / "bot/db").glob("*.py") if "= Table(" in file.read_text()}

@@ -41,6 +41,9 @@ class TimelineEventOut(schemas.OutputModel):
     state: str
     entry: int | None = Field(description="Number in the change log, if it is not a run.")
     outcome: str
+    has_started: bool = Field(
+        description="False for a run that was requested, and neither started nor ended."
+    )
 
     @classmethod
     def from_event(cls, event: TimelineEvent, approvals: Sequence[Decision]) -> "TimelineEventOut":

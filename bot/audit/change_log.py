@@ -458,7 +458,7 @@ def list_run_entries_naming(
         tables.entry.c.body.contains(f'"{name}":{number}'),
     )
     found = [Entry(*row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
-    return [entry for entry in found if entry.facts.get(name) == number]
+    return [entry for entry in found if entry.event.get_fact(name) == number]
 
 
 def list_entries_since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:

@@ -116,6 +116,14 @@ class Event:
             if (value := getattr(self, name)) != default
         }
 
+    def get_fact(self, name: str) -> object:
+        """Return a fact by its name; None if the event has none of this name.
+
+        An UnknownEvent has it as well: whatever revokes something does so too where this version
+        does not know the rest of its facts.
+        """
+        return getattr(self, name) if name in dict(self._defaults) else None
+
     def describe(self, who: str, host: str, name_person: NamePerson) -> EventText:
         """Return the event for people. who: the name of its person; "" if it has none."""
         texts = _Texts(self, who=who, host=host or "the host")
@@ -160,9 +168,12 @@ class UnknownEvent(Event):
     def encode(self) -> dict[str, Canonical]:
         return dict(self.facts)
 
+    def get_fact(self, name: str) -> object:
+        return self.facts.get(name)
+
     def get_shown(self) -> EventText:
         return EventText(
-            _escape(self.kind.capitalize()), _escape(str(self.facts.get("summary", "")))
+            _escape(self.kind.capitalize()), _escape(str(self.get_fact("summary") or ""))
         )
 
 

@@ -164,7 +164,7 @@ def list_banned(tx: Transaction) -> frozenset[str]:
     logged = [Entry(*row) for row in tx.sql.execute(_BLOCKING_ENTRIES).all()]
     check_revocations(known, _BLOCKING_KINDS, logged)
     # A ban is read as it is: one that this version does not know counts as well.
-    last = {str(one.facts.get("banned_person", EVERYONE)): one for one in logged}
+    last = {str(one.event.get_fact("banned_person") or EVERYONE): one for one in logged}
     lifted = [one for one in last.values() if one.kind in _UNBLOCKING_KINDS]
     named = change_log.get_last_entry_of_kind(tx, events.KeyAdded.kind) if lifted else None
     ours = {one.seq for one in list_vouched_entries(tx, lifted)}
@@ -181,7 +181,7 @@ def find_mismatch_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
     logged = [
         entry
         for entry in read
-        if entry.kind in _SCHEDULE_KINDS and entry.facts.get("schedule") == schedule.id
+        if entry.kind in _SCHEDULE_KINDS and entry.event.get_fact("schedule") == schedule.id
     ]
     entries = list_vouched_entries(tx, logged)
     scheduled = [

@@ -53,7 +53,9 @@ def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> b
     used = [*change_log.list_entries_since(tx, events.GrantUsed.kind, since)]
     check_grant_uses(known, since, used)
     logged = [
-        entry for entry in used if entry.facts.get("grant") == grant.id and entry.run != except_run
+        entry
+        for entry in used
+        if entry.event.get_fact("grant") == grant.id and entry.run != except_run
     ]
     return len(logged) <= grants.count_used(tx, grant.id, except_run=except_run)
 
@@ -87,4 +89,4 @@ def _is_revoked(tx: Transaction, kind: str, fact: str, number: int) -> bool:
 def _list_entries(tx: Transaction, kind: str, fact: str, number: int) -> list[Entry]:
     """Return the entries of this kind whose fact is that number, with any signature."""
     found = change_log.list_entries_naming(tx, kind, fact, number)
-    return [entry for entry in found if entry.facts.get(fact) == number]
+    return [entry for entry in found if entry.event.get_fact(fact) == number]

@@ -57,12 +57,12 @@ def prepare_output(tx: Transaction, text: str) -> PreparedOutput:
 def prepare_report(tx: Transaction, report: Report) -> PreparedOutput:
     """Redact a report, and cut off the end of its table if it is too long."""
     clean = _redact_report(tx, report)
+    own_findings = clean.findings
     while len(text := REPORT.dump_json(clean).decode()) > MAX_REPORT_CHARACTERS and clean.table:
         rows = clean.table.rows[: len(clean.table.rows) // 2]
         note = f"Only the first {len(rows)} rows are kept"
-        findings = [*[f for f in clean.findings if not f.startswith("Only the first ")], note]
         table = replace(clean.table, rows=rows) if rows else None
-        clean = replace(clean, table=table, findings=findings)
+        clean = replace(clean, table=table, findings=[*own_findings, note])
     return PreparedOutput(text, secrets.token_hex(16))
 
 

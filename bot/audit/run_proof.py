@@ -98,7 +98,7 @@ def _verify_outputs(
     may_be_erased = any(entry.kind == events.OutputErased.kind for entry in entries)
     valid, erased, faults = 0, 0, list[str]()
     for entry in entries:
-        bound = entry.facts.get("output_sha256") if '"output_sha256"' in entry.body else None
+        bound = entry.event.get_fact("output_sha256") if '"output_sha256"' in entry.body else None
         if not bound:
             continue
         row = kept.get(entry.seq)

@@ -67,4 +67,5 @@ class Spool:
 
 def _list_merged_marks(tx: Transaction, run: int) -> list[object]:
     kind = events.LoggingFailed.kind
-    return [entry.facts.get("mark") for entry in change_log.list_entries_of_run(tx, run, [kind])]
+    entries = change_log.list_entries_of_run(tx, run, [kind])
+    return [entry.event.get_fact("mark") for entry in entries]

@@ -65,6 +65,8 @@ class TimelineEvent:
     """The number of its entry in the change log; None for a run."""
     outcome: str = ""
     """How it ended, in one sentence."""
+    has_started: bool = True
+    """False for a run that was requested, and neither started nor ended."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,8 @@ def _build_run_event(
         tuple(run.hosts) or (run.host,),
         run.requested_by,
         run.id,
-        run.status if run.state in ENDED_STATES or done else f"not yet: {run.state}",
+        run.status,
+        has_started=run.state in ENDED_STATES or done,
         outcome=run.summary if run.is_ended else "",
     )
 

@@ -126,7 +126,7 @@ def _print_entries(entries: "Iterable[Entry]") -> None:
             entry.person or "-",
             entry.host or "-",
             entry.hash[:12],
-            str(entry.facts.get("command") or entry.facts.get("summary") or ""),
+            str(entry.event.get_fact("command") or entry.event.get_fact("summary") or ""),
         )
         for entry in entries
     ]

@@ -439,9 +439,9 @@ def format_checks(checks: "Sequence[HostCheck]") -> list[str]:
 
 def _format_problem(check: "HostCheck") -> str:
     from bot.model.text import escape_to_one_line
+    from connectors.errors import prefix_host
 
-    message = escape_to_one_line(check.error or check.advice)
-    return message if message.startswith(check.host) else f"{check.host}: {message}"
+    return prefix_host(check.host, escape_to_one_line(check.error or check.advice))
 
 
 def _build_check_row(check: "HostCheck") -> tuple[str, ...]:

@@ -183,7 +183,7 @@ def _remove_invalid_fields(entry: InventoryEntry) -> InventoryEntry:
         bad = {str(problem["loc"][0]): problem for problem in error.errors() if problem["loc"]}
         notes = [
             f"{field}: {entry.fields[field]!r} is invalid and removed: "
-            f"{_format_field_error(problem['msg'])}"
+            f"{_format_field_error(problem)}"
             for field, problem in bad.items()
         ]
         fields = {key: value for key, value in entry.fields.items() if key not in bad}
@@ -191,11 +191,10 @@ def _remove_invalid_fields(entry: InventoryEntry) -> InventoryEntry:
     return entry
 
 
-def _format_field_error(message: str) -> str:
-    return (
-        message.removeprefix("Value error, ")[:1].lower()
-        + message.removeprefix("Value error, ")[1:]
-    )
+def _format_field_error(problem: Mapping[str, Any]) -> str:
+    # The error of a validator of ours, without the words that pydantic puts before it.
+    message = str(problem.get("ctx", {}).get("error") or problem["msg"])
+    return message[:1].lower() + message[1:]
 
 
 def _use_flow_style(value: Any) -> Any:

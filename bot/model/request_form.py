@@ -59,7 +59,8 @@ def describe_invalid_value(problem: Mapping[str, Any]) -> str:
         return _FIELD_MESSAGES[location[-1]]
     # pydantic quotes the choices, but people type them without quotation marks.
     message = _MESSAGES.get(problem["type"], "").format_map(context).replace("'", "")
-    return message or str(problem["msg"]).removeprefix("Value error, ")
+    # The error of a validator of ours, without the words that pydantic puts before it.
+    return message or str(context.get("error") or problem["msg"])
 
 
 # Phones and chat programs replace straight quotes and hyphens by typographic ones. Pasted text

@@ -52,7 +52,7 @@ def is_factor_removed(tx: Transaction, digest: str) -> bool:
     kind = events.FactorRemoved.kind
     removed = change_log.list_entries_since(tx, kind, 0)
     # The fact is read as it is: an entry that this version does not know removes as well.
-    entries = [entry for entry in removed if entry.facts.get("factor") == digest]
+    entries = [entry for entry in removed if entry.event.get_fact("factor") == digest]
     followed_log.check_revocations(known, {kind}, entries, subject=digest)
     return bool(entries)
 

@@ -32,7 +32,6 @@ _RANK_BADGES: Mapping[int, StatusDisplay] = {
         "Global", Tone.NEUTRAL, "server", "It names no host and may affect all hosts."
     ),
 }
-_PENDING_PREFIX = "not yet: "
 _REQUESTED_BADGE = StatusDisplay("Requested", Tone.PENDING, "clock", "It has not started yet.")
 
 TimeQuery = Annotated[str, Query(max_length=100)]
@@ -123,8 +122,8 @@ def _build_shown_events(
     return [
         ShownEvent(
             one,
-            _REQUESTED_BADGE if one.state.startswith(_PENDING_PREFIX) else _RANK_BADGES[one.rank],
-            RUN_STATUS_DISPLAYS.get(one.state.removeprefix(_PENDING_PREFIX)),
+            _RANK_BADGES[one.rank] if one.has_started else _REQUESTED_BADGE,
+            RUN_STATUS_DISPLAYS.get(one.state),
             _format_time_difference(one.at - time),
             approvals.get(one.run or 0, ()),
         )
