@@ -12,6 +12,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from bot.model.canonical import encode_canonical
+from bot.model.errors import InvalidRequestError
 
 
 @dataclass(frozen=True)
@@ -81,8 +82,8 @@ def read_checkpoints(file: Path) -> list[Checkpoint]:
 def read_witnessed_checkpoints(file: Path) -> list[WitnessedCheckpoint]:
     """Read every checkpoint from a witness's file, or from a log of a host or of a log server.
 
-    Other lines, and a line that a crash cut short, are ignored. Raises ValueError if the file
-    holds no checkpoint.
+    Other lines, and a line that a crash cut short, are ignored. Raises InvalidRequestError if
+    the file holds no checkpoint.
     """
     lines = file.read_text(errors="replace").splitlines()
     found = [
@@ -91,7 +92,10 @@ def read_witnessed_checkpoints(file: Path) -> list[WitnessedCheckpoint]:
         if (point := _parse_checkpoint(line)) is not None
     ]
     if not found:
-        raise ValueError(f"{file} holds no checkpoint of a change log")
+        raise InvalidRequestError(
+            f"{file} holds no checkpoint of a change log: name the file of a witness, or a log of "
+            "a host"
+        )
     return found
 
 

@@ -6,8 +6,11 @@ import click
 
 from bot.cli.client import record_to_data
 from bot.cli.context import (
+    NOT_FOUND,
     CommandEnvironment,
     RecordNumber,
+    exit_on_errors,
+    exit_with_error,
     open_service,
     wants_json,
 )
@@ -204,6 +207,8 @@ def list_all_tokens(environment: CommandEnvironment, *, person: str) -> None:
 
     with environment.open_database() as database, database.reading() as tx:
         found, now = tokens.list_tokens(tx, person), tx.now
+    if person and not found:
+        _require_known_person(environment, person)
     rows = [
         (
             str(one.id),
@@ -220,6 +225,15 @@ def list_all_tokens(environment: CommandEnvironment, *, person: str) -> None:
     data = [record_to_data(one, active=one.is_active(now)) for one in found]
     headings = ("ID", "TOKEN", "PERSON", "SCOPES", "STATE", "EXPIRES", "LAST USED", "NAME")
     print_table(data, headings, rows, empty_message="No tokens.")
+
+
+def _require_known_person(environment: CommandEnvironment, person: str) -> None:
+    from bot.policy.loader import load_policy
+
+    with exit_on_errors():
+        policy = load_policy(environment.settings.policy)
+    if policy.find_person(person) is None:
+        exit_with_error(f"unknown person {person}: use an id of people.yaml", NOT_FOUND)
 
 
 @token_commands.command("revoke")

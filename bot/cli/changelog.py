@@ -3,6 +3,7 @@
 import getpass
 import json
 import os
+import re
 import socket
 import stat
 import sys
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bot.cli.context import (
+    ACTING_PERSON_ADVICE,
     FAILED,
     NOT_FOUND,
+    NOT_UNDERSTOOD,
     REFUSED,
     CommandEnvironment,
     exit_with_error,
@@ -315,9 +318,20 @@ def _record_or_warn(database: "Database", event: "Event") -> None:
         click.echo(f"keyturn: cannot record this in the change log: {error}", err=True)
 
 
+def _check_key(_context: click.Context, _parameter: click.Parameter, key: str) -> str:
+    if key and not re.fullmatch("[0-9a-f]{64}", key):
+        raise click.BadParameter("a public key has 64 hex digits")
+    return key
+
+
 @click.command("verify")
 @witness_option("File of a witness to compare with; repeatable. Default: KEYTURN_WITNESS.")
-@click.option("--key", default="", help="The required public signing key, 64 hex digits.")
+@click.option(
+    "--key",
+    default="",
+    callback=_check_key,
+    help="The required public signing key, 64 hex digits.",
+)
 @click.option(
     "--quick",
     is_flag=True,
@@ -422,7 +436,9 @@ def acknowledge_loss(
         _check_may_resume(environment, database, person)
         points = _read_checkpoints(environment, witnesses)
         if not points:
-            raise ValueError("no checkpoints: add --witness FILE that has the entries")
+            exit_with_error(
+                "no checkpoints: add --witness FILE that has the entries", NOT_UNDERSTOOD
+            )
         with database.transaction(seconds=3600) as tx:
             verification.acknowledge_loss(
                 tx,
@@ -444,6 +460,8 @@ def _check_may_resume(environment: CommandEnvironment, database: "Database", per
 
     policies = PolicyWithoutBanned(PolicyDirectory(environment.settings.policy), database)
     policy = policies.get_policy()
+    if policy.find_person(person) is None:
+        exit_with_error(f"unknown person {person}. {ACTING_PERSON_ADVICE}", NOT_FOUND)
     if not policy.get_order_ruling(person, "resume").allowed:
         able = sorted(policy.list_people_allowed("resume", except_person=person))
         who = f"those who can: {', '.join(able)}" if able else "the policy allows no one"

@@ -8,7 +8,13 @@ from urllib.parse import urlsplit
 
 import click
 
-from bot.cli.context import FAILED, CommandEnvironment, exit_on_errors, exit_with_error
+from bot.cli.context import (
+    FAILED,
+    NOT_UNDERSTOOD,
+    CommandEnvironment,
+    exit_on_errors,
+    exit_with_error,
+)
 from bot.cli.options import pass_environment, witness_option
 from bot.cli.progress import show_progress
 from bot.cli.sections import CommandGroup
@@ -199,7 +205,7 @@ def restore_database(
             stages = show_progress()
             result = restore_backup(file, target, working=data, seen=seen, stages=stages)
         except InvalidBackupError as error:
-            exit_with_error(f"{file} {error}", FAILED)
+            exit_with_error(f"{file} {error}", NOT_UNDERSTOOD)
     print_result(_result_to_data(result), _describe_result(result, has_witnesses=bool(witnesses)))
 
 
@@ -241,20 +247,24 @@ def copy_to_database(environment: CommandEnvironment, *, source: str, target: st
 
 
 def _parse_database_url(typed: str) -> str:
-    """Return an address in the form of SQLAlchemy. Raises ValueError."""
+    """Return an address in the form of SQLAlchemy; exit if it is not valid."""
     if not typed:
         return ""
     parts = urlsplit(typed)
     if parts.password:
-        raise ValueError(
+        exit_with_error(
             "everyone on this machine can read a password on the command line: remove it and "
-            "set PGPASSWORD, or use ~/.pgpass"
+            "set PGPASSWORD, or use ~/.pgpass",
+            NOT_UNDERSTOOD,
         )
-    if typed.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
-        return f"postgresql+psycopg://{typed.partition('://')[2]}"
     if typed.startswith("sqlite:///"):
         return f"sqlite:///{Path(typed.removeprefix('sqlite:///')).absolute()}"
-    raise ValueError(f"invalid address {typed}: use sqlite:///FILE or postgresql://USER@HOST/NAME")
+    if not typed.startswith(("postgresql://", "postgres://", "postgresql+psycopg://")):
+        exit_with_error(
+            f"invalid address {typed}: use sqlite:///FILE or postgresql://USER@HOST/NAME",
+            NOT_UNDERSTOOD,
+        )
+    return f"postgresql+psycopg://{typed.partition('://')[2]}"
 
 
 def _result_to_data(result: "RestoreResult") -> dict[str, object]:

@@ -147,7 +147,7 @@ def _print_imported_hosts(
     for remark in imported.remarks:
         click.echo(escape_to_one_line(remark), err=True)
     if not imported.hosts:
-        exit_with_error("the file contains no named hosts", FAILED)
+        exit_with_error("the file contains no named hosts", NOT_UNDERSTOOD)
     lines = [
         line for file in known_hosts_files for line in known_hosts.parse_known_hosts(file.read())
     ]

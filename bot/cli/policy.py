@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bot.policy import Policy, PolicyProblem
     from bot.policy.explain import Preview, PreviewQuestion
 
-_DIRECTORY_TYPE = click.Path(path_type=Path, file_okay=False)
+_DIRECTORY_TYPE = click.Path(path_type=Path, exists=True, file_okay=False)
 _PAGE_TYPE = click.Path(path_type=Path, dir_okay=False, writable=True)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from bot.cli.context import exit_on_errors, wants_json
+from bot.cli.context import NOT_UNDERSTOOD, exit_with_error, wants_json
 
 # Key of the click context under which the options --utc and --iso are kept.
 _TIME_STYLES = "bot.cli.times"
@@ -116,8 +116,10 @@ def write_output(file: Path, text: str) -> None:
     if str(file) == "-":
         click.echo(text.removesuffix("\n"))
         return
-    with exit_on_errors():
+    try:
         file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        exit_with_error(f"{file}: {error.strerror}", NOT_UNDERSTOOD)
     click.echo(f"wrote {file}")
 
 

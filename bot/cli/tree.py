@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from bot.cli.context import (
-    FAILED,
     NOT_FOUND,
     NOT_UNDERSTOOD,
     CommandEnvironment,
@@ -213,7 +212,7 @@ def _load_trees(
         policy = load_policy(environment.settings.policy)
     trees = {name: analysis.tree for name, analysis in policy.trees.items()}
     if policy.tree_problems and name not in trees:
-        exit_with_error("; ".join(map(str, policy.tree_problems)), FAILED)
+        exit_with_error("; ".join(map(str, policy.tree_problems)), NOT_UNDERSTOOD)
     if not trees:
         exit_with_error("the policy has no fault trees: add trees/NAME.yaml", NOT_FOUND)
     if not name:
@@ -225,14 +224,17 @@ def _load_trees(
 
 def _load_file(file: Path) -> "FaultTree":
     """Read a tree, with the trees beside it that it names."""
+    from bot.policy import NoPolicyError
     from bot.policy.trees import parse_trees
     from bot.policy.yaml_file import YamlFile
 
     beside = [one for one in sorted(file.parent.glob("*.yaml")) if one != file]
-    with exit_on_errors():
+    try:
         mine = {file.stem: YamlFile(file.name, _read(file))}
         others = {one.stem: YamlFile(one.name, _read(one)) for one in beside}
         return parse_trees(mine, others)[file.stem]
+    except NoPolicyError as error:
+        exit_with_error(str(error), NOT_UNDERSTOOD)
 
 
 def _read(file: Path) -> str:

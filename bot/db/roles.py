@@ -5,6 +5,7 @@ import re
 from sqlalchemy import text
 
 from bot.db.database import Database
+from bot.model.errors import InvalidRequestError
 
 APPEND_ONLY = "entry"
 _READABLE = ("entry", "output", "run", "decision", "step", "search_word", "fire")
@@ -27,11 +28,11 @@ FROM pg_roles WHERE rolname = current_user
 def grant_statements(app: str, reader: str = "") -> list[str]:
     """Return the GRANT statements for the owner of the tables.
 
-    Raises ValueError for an invalid name.
+    Raises InvalidRequestError for an invalid name.
     """
     for role in filter(None, (app, reader)):
         if not _NAME.fullmatch(role):
-            raise ValueError(
+            raise InvalidRequestError(
                 f"{role!r} is not a valid role name: use lower-case letters, digits and _"
             )
     statements = [
@@ -54,9 +55,9 @@ def grant_statements(app: str, reader: str = "") -> list[str]:
 
 
 def grant_roles(database: Database, app: str, reader: str = "") -> None:
-    """Grant each role the rights that it needs. Raises ValueError, StoreUnavailable."""
+    """Grant each role the rights that it needs. Raises InvalidRequestError, StoreUnavailable."""
     if database.embedded:
-        raise ValueError("SQLite has no roles: there is nothing to grant")
+        raise InvalidRequestError("SQLite has no roles: there is nothing to grant")
     with database.transaction() as tx:
         for statement in grant_statements(app, reader):
             tx.sql.execute(text(statement))

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from bot.model.errors import InvalidRequestError
+
 
 @dataclass(frozen=True)
 class ImportedHost:
@@ -30,7 +32,7 @@ class ImportedHosts:
     remarks: tuple[str, ...] = ()
 
 
-class InvalidImportError(ValueError):
+class InvalidImportError(InvalidRequestError):
     """The file has another format. The message says where and what to do."""
 
 

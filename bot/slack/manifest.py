@@ -4,9 +4,11 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from io import StringIO
 from typing import Any, cast
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ruamel.yaml import YAML
+
+from bot.model.errors import InvalidRequestError
 
 
 def format_manifest(address: str = "", base_url: str = "") -> str:
@@ -16,24 +18,31 @@ def format_manifest(address: str = "", base_url: str = "") -> str:
         address: HTTPS URL of Keyturn; "" for Socket Mode.
         base_url: of the web pages, whose links Slack reports to Keyturn; "" without.
 
-    Raises ValueError for an address that Slack does not accept.
+    Raises InvalidRequestError for an address that Slack does not accept.
     """
     text = (files("bot.slack") / "manifest.yaml").read_text()
-    host = urlsplit(address or base_url).hostname or ""
+    parts = _split_address(address)
+    host = (parts if address else urlsplit(base_url)).hostname or ""
     # Slack accepts names only. A name that it does not know is no error: no link has it.
     if "." in host and not host.replace(".", "").isdecimal():
         text = text.replace("features:\n", f"features:\n  unfurl_domains: [{host}]\n", 1)
     if not address:
         return text
-    parts = urlsplit(address)
     if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
-        raise ValueError(f"Slack accepts HTTPS addresses only: {address!r}")
+        raise InvalidRequestError(f"Slack accepts HTTPS addresses only: {address!r}")
     yaml = YAML()
     manifest = yaml.load(text)
     _set_request_urls(manifest, f"{address.rstrip('/')}/slack/events")
     out = StringIO()
     yaml.dump(manifest, out)
     return out.getvalue()
+
+
+def _split_address(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError as error:
+        raise InvalidRequestError(f"{address!r} is no address: {error}") from None
 
 
 def list_scopes() -> Mapping[str, Sequence[str]]:

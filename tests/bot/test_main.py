@@ -150,8 +150,9 @@ def test_changelog_verify_counts_witnesses_and_names_the_broken_entry(logged: Pa
     ("words", "status", "says"),
     [
         (["changelog", "verify"], 3, "no database in"),
-        (["policy", "check", "/nowhere"], 1, "people.yaml: is missing"),
-        (["policy", "check", "/nowhere"], 1, "Run keyturn init /nowhere to create one"),
+        (["policy", "check", "/nowhere"], 2, "Directory '/nowhere' does not exist"),
+        (["policy", "check"], 1, "people.yaml: is missing"),
+        (["policy", "check"], 1, "to create one"),
         (["runbok"], 2, "No such command"),
         (["rusn"], 2, "Did you mean"),
         (["abusers", "show", "lb*"], 2, "Request it with: keyturn request abusers show 'lb*'"),

@@ -7,6 +7,7 @@ import pytest
 
 from bot.db import runs
 from bot.model.run import Run, State
+from bot.model.waiting import Waiting, WaitingFor
 from tests.chaos import killable_service
 from tests.chaos.killable_service import ServiceDirectory
 from tests.playground.fleet import LoopbackFleet, Place
@@ -48,9 +49,10 @@ def test_rebuild_goes_on_after_a_part_that_a_kill_left_with_an_unknown_outcome(
         second = processes.Process(target=killable_service.complete_all_runs, args=(directory,))
         second.start()
         wait_until(lambda: _read_runs(directory)[1].state is State.UNKNOWN)
-        wait_until(lambda: _read_runs(directory)[0].summary.startswith("Waits until the outcome"))
+        wait_until(lambda: _read_runs(directory)[0].waiting is not None)
         rebuild, first_part, second_part = _read_runs(directory)
         assert (rebuild.state, first_part.state) == (State.RUNNING, State.UNKNOWN)
+        assert rebuild.waiting == Waiting(WaitingFor.OUTCOME, first_part.title)
         assert second_part.state is State.PENDING
         hold.unlink()
         second.join(20)

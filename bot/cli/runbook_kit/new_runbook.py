@@ -7,6 +7,7 @@ from string import Template
 
 import connectors
 import runbooks
+from bot.model.errors import InvalidRequestError
 
 _WORDS = re.compile(r"[a-z][a-z0-9]*( [a-z][a-z0-9]*)*", re.ASCII)
 
@@ -157,7 +158,7 @@ load_catalogue()
 '''
 
 
-class NewRunbookError(ValueError):
+class NewRunbookError(InvalidRequestError):
     """The files cannot be written. The message says why and what to do."""
 
 

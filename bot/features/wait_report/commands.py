@@ -13,7 +13,7 @@ from bot.cli.progress import show_progress
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import get_zone_name, print_json, print_result, print_table
 
-_DIRECTORY_TYPE = click.Path(path_type=Path, file_okay=False)
+_DIRECTORY_TYPE = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
 @click.group("report", cls=CommandGroup)

@@ -71,7 +71,7 @@ def test_restore_is_refused_while_the_service_runs_or_without_the_keys(place: Pa
 def test_restore_refuses_a_file_that_is_no_backup(place: Path):
     (place / "var" / "keyturn.db").rename(place / "old.db")
     refused = run_keyturn(place, "restore", str(place / "old.db"))
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "is a database, but not a backup of keyturn backup" in refused.stderr
     assert not (place / "var" / "keyturn.db").exists()
 
@@ -80,14 +80,14 @@ def test_db_copy_refuses_a_password_in_the_address(place: Path):
     asked = run_keyturn(
         place, "db", "copy", "--to", "postgresql://keyturn:secret@localhost/keyturn"
     )
-    assert asked.returncode == 1
+    assert asked.returncode == 2
     assert "set PGPASSWORD" in asked.stderr
     assert "secret" not in asked.stderr
 
 
 def test_db_copy_refuses_an_invalid_database_address(place: Path):
     asked = run_keyturn(place, "db", "copy", "--to", "mysql://localhost/keyturn")
-    assert asked.returncode == 1
+    assert asked.returncode == 2
     assert "sqlite:///FILE or postgresql://USER@HOST/NAME" in asked.stderr
 
 
@@ -125,11 +125,10 @@ def test_changelog_acknowledge_names_the_lost_entries_after_a_restore(place: Pat
     known = ("--as", "adam", "--reason", "the disk broke", "--witness", str(seen))
     wrong = run_keyturn(place, "changelog", "acknowledge", "3", "--lost", "1", *known)
     assert (wrong.returncode, "lacks 2 entries from 3 on" in wrong.stderr) == (1, True)
-    for person in ("nobody-at-all", "dora"):
-        stranger = ("--as", person, *known[2:])
-        refused = run_keyturn(place, "changelog", "acknowledge", "3", "--lost", "2", *stranger)
-        assert refused.returncode == 4
-        assert f"{person} cannot acknowledge a loss; those who can: " in refused.stderr
+    stranger = ("--as", "dora", *known[2:])
+    refused = run_keyturn(place, "changelog", "acknowledge", "3", "--lost", "2", *stranger)
+    assert refused.returncode == 4
+    assert "dora cannot acknowledge a loss; those who can: " in refused.stderr
     right = run_keyturn(place, "changelog", "acknowledge", "3", "--lost", "2", *known)
     assert right.returncode == 0, right.stderr
     verified = run_keyturn(place, *verify)

@@ -46,7 +46,7 @@ def test_tree_check_prints_file_and_line_of_an_error(place: Path):
     file = place / "x.yaml"
     file.write_text(SHOP.replace("all: [lb1, lb2]", "all: [lb1, lb9]"))
     checked = run("check", "--file", str(file))
-    assert checked.exit_code == 1
+    assert checked.exit_code == 2
     assert "x.yaml, line 3: lb9 is not a gate, event or tree" in checked.stderr
 
 
@@ -115,7 +115,11 @@ def test_tree_and_policy_commands_print_file_and_line_of_an_invalid_fault_tree(p
     file = place / "policy" / "trees" / "shop.yaml"
     file.write_text(SHOP.replace("all: [lb1, lb2]", "all: [lb1, lb9]"))
     problem = "keyturn: trees/shop.yaml, line 3: lb9 is not a gate, event or tree"
-    for words in (["tree", "check"], ["tree", "draw", "shop"], ["policy", "check"]):
+    for words, status in (
+        (["tree", "check"], 2),
+        (["tree", "draw", "shop"], 2),
+        (["policy", "check"], 1),
+    ):
         wrong = CliRunner().invoke(main, words)
-        assert wrong.exit_code == 1
+        assert wrong.exit_code == status
         assert wrong.stderr.startswith(problem)

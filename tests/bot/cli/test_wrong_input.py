@@ -13,6 +13,7 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.cli.context import ACTING_PERSON_ADVICE
+from bot.model.signing import load_signing_key
 from tests.policies import write_policy
 
 # Not UTF-8: Python decodes the byte 0xff of an argument like this.
@@ -58,7 +59,7 @@ def _list_samples() -> list[Sample]:
 
 
 def _list_files() -> list[Sample]:
-    """Return the commands and parameters for the files that are read."""
+    """Return the commands and parameters for the files and directories that are read."""
     return [
         (name, parameter)
         for name, command in _COMMANDS
@@ -119,6 +120,76 @@ def _assert_one_line(result: Result, words: object) -> None:
     assert result.stdout == "", words
 
 
+@pytest.fixture
+def installation(place: Path) -> Path:
+    """Return the place with a signing key and an empty database."""
+    (place / "var").mkdir(mode=0o700)
+    load_signing_key(place / "var" / "changelog.key")
+    (place / "var" / "keyturn.db").touch(mode=0o600)
+    assert _type("db", "upgrade").exit_code == 0
+    (place / "text").write_text("nothing of the kind\n")
+    return place
+
+
+_ACKNOWLEDGE = "changelog acknowledge 1 --lost 1 --reason lost"
+# Command lines, their exit status, and a part of the message. @ stands for the directory.
+_WRONG = (
+    # Files and directories
+    ("policy check @/missing", 2, "does not exist"),
+    ("policy page @/missing", 2, "does not exist"),
+    ("policy replay @/text", 2, "is a file"),
+    ("tree check --file @/text", 2, "must be a mapping"),
+    ("tree draw --file @/binary", 2, "is not UTF-8 text"),
+    ("changelog verify --witness @/text", 2, "holds no checkpoint"),
+    ("changelog verify --witness @/binary", 2, "holds no checkpoint"),
+    (f"{_ACKNOWLEDGE} --as olga", 2, "add --witness FILE"),
+    (f"{_ACKNOWLEDGE} --as olga --witness @/text", 2, "holds no checkpoint"),
+    ("inventory import ansible @/text", 2, "not the output of ansible-inventory"),
+    ("inventory import ansible @/binary", 2, "not UTF-8"),
+    ("inventory import ssh-config @/text", 2, "no named hosts"),
+    ("runbooks --html @/missing/page", 2, "No such file"),
+    ("runbook new a --directory @/text", 2, "is a file"),
+    # Values
+    ("changelog verify --key zz", 2, "64 hex digits"),
+    ("changelog erase x --as olga --reason gone", 2, "not a valid integer"),
+    ("policy replay @/policy --since nonsense", 2, "is not a time"),
+    ("tree cuts --order x", 2, "not a valid integer"),
+    ("token new dora --days x", 2, "not a valid integer"),
+    ("delegate to adam --as olga --until nonsense", 2, "is not a time"),
+    ("db copy --to mysql://x", 2, "invalid address"),
+    ("db grants X-Y", 2, "not a valid role name"),
+    ("manifest --http http://x", 2, "HTTPS addresses only"),
+    ("manifest --http https://[x", 2, "is no address"),
+    ("runbook new X", 2, "cannot be the words of a runbook"),
+    ("completion csh", 2, "is not one of"),
+    # Names that do not exist
+    ("changelog erase 99 --as olga --reason gone", 3, "there is no run 99"),
+    (f"{_ACKNOWLEDGE} --as eve --witness @/text", 3, "unknown person eve"),
+    ("inventory check nope", 3, "there is no host 'nope'"),
+    ("sudoers nope", 3, "there is no host 'nope'"),
+    ("policy page --person eve", 3, "unknown person eve"),
+    ("sign-in eve", 3, "unknown person eve"),
+    ("token new eve --scope request", 3, "eve is not in the policy"),
+    ("token list eve", 3, "unknown person eve"),
+    ("delegate to eve --as olga --until 18:00", 3, "eve is not in the policy"),
+    ("resume --as eve --reason fixed", 3, "unknown person eve"),
+    ("schedule show 99", 3, "there is no schedule 99"),
+    ("tree draw nope", 3, "no fault trees"),
+    ("runbooks nope", 3, "no runbook begins with 'nope'"),
+)
+
+
+@pytest.mark.parametrize(("line", "status", "says"), _WRONG, ids=[line for line, *_ in _WRONG])
+def test_wrong_input_is_one_line_with_its_exit_status(
+    installation: Path, line: str, status: int, says: str
+):
+    result = _type(*line.replace("@", str(installation)).split())
+    assert (result.exit_code, result.stdout) == (status, ""), result.output
+    assert says in result.stderr
+    assert result.stderr.startswith("keyturn: ")
+    assert result.stderr.count("\n") == 1
+
+
 @_parametrize(_list_samples())
 def test_hostile_values_are_answered_without_a_traceback(
     name: tuple[str, ...], parameter: click.Parameter, place: Path
@@ -137,7 +208,8 @@ def test_hostile_values_are_answered_without_a_traceback(
 def test_file_that_cannot_be_read_is_one_line_and_status_2(
     name: tuple[str, ...], parameter: click.Parameter, place: Path
 ):
-    for value in (str(place / "missing"), str(place)):
+    takes_directory = isinstance(parameter.type, click.Path) and not parameter.type.file_okay
+    for value in (str(place / "missing"), str(place / "binary" if takes_directory else place)):
         words = _build_words(name, parameter, value)
         result = _type(*words)
         _assert_one_line(result, words)

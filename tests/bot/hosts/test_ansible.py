@@ -211,9 +211,9 @@ def test_ansible_import_prints_one_line_for_an_error(tmp_path: Path):
     file = tmp_path / "inventory.json"
     file.write_text('{"_meta": {"hostvars": {}}, "all": {}}')
     empty = run_keyturn_with_policy(tmp_path, "inventory", "import", "ansible", str(file))
-    assert (empty.returncode, empty.stdout) == (1, "")
+    assert (empty.returncode, empty.stdout) == (2, "")
     assert empty.stderr == "keyturn: the file contains no named hosts\n"
-    for wrong, status in ((b"[web]\nweb1\n", 1), (b"\xff\xfe\x00", 2)):
+    for wrong in (b"[web]\nweb1\n", b"\xff\xfe\x00"):
         file.write_bytes(wrong)
         refused = run_keyturn_with_policy(tmp_path, "inventory", "import", "ansible", str(file))
-        assert (refused.returncode, len(refused.stderr.splitlines())) == (status, 1)
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)

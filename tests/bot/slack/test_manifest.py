@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
+from bot.model.errors import InvalidRequestError
 from bot.slack.aliases import ALIASES, COMMAND
 from bot.slack.manifest import format_manifest
 from bot.slack.modals import ABOUT_HOST, HOST_SHORTCUT_NAME
@@ -142,7 +143,7 @@ def test_manifest_unfurl_domain_is_the_domain_of_the_pages(
     "address", ["http://keyturn.example.com", "keyturn", "https://", "https://k?x=1"]
 )
 def test_manifest_refuses_an_address_without_https(address: str):
-    with pytest.raises(ValueError, match="HTTPS addresses only"):
+    with pytest.raises(InvalidRequestError, match="HTTPS addresses only"):
         format_manifest(address)
 
 

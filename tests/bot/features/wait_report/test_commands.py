@@ -55,7 +55,7 @@ def test_policy_replay_reads_while_the_service_writes(place: Path):
         (["policy", "--since", "9999-01-01"], 2, "is in the future"),
         (["policy", "--since", "9999w"], 0, "3 requests since 18"),
         (["policy", "--since", "last month"], 0, "3 requests since 20"),
-        (["nowhere"], 1, "people.yaml: is missing"),
+        (["nowhere"], 2, "nowhere' does not exist"),
     ],
 )
 def test_policy_replay_explains_an_invalid_time_or_directory(
