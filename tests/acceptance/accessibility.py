@@ -24,6 +24,7 @@ from tests.bot.web.sample_runs import (
     start_run,
 )
 from tests.bot.web.test_routes import NAMES, ROUTES
+from tests.playground.sample_company import FAULT_TREE
 from tests.toy import ShowSwitches
 
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
@@ -42,9 +43,11 @@ NO_PAGES = {
     "/runs/{number}/live",
     "/schedules/timing",
     "/runbooks/preview",
+    "/search/suggestions",
     "/oidc/start",
     "/oidc/callback",
 }
+TREE = "balancers"
 # What pages look like where something does not fit, is not there, or is in the way.
 STATES = (
     "/nope",
@@ -114,6 +117,7 @@ class Looks:
 def open_sample_pages(directory: Path) -> Generator[tuple[Server, dict[str, int]]]:
     """Serve pages that have all kinds of runs to show; yield the number of a run of each kind."""
     with open_harness(directory) as harness:
+        _add_fault_tree(harness)
         runs = add_sample_runs(harness.database) | {
             "long": _add_run_with_long_output(harness.database)
         }
@@ -144,6 +148,7 @@ def list_addresses(runs: Mapping[str, int]) -> Iterator[str]:
             yield from (path.replace("{number}", str(number)) for number in runs.values())
         else:
             yield path.format(number=runs["succeeded"], **NAMES)
+    yield f"/redundancy/{TREE}"
 
 
 def check_page(visit: Visit, within: str = "body") -> Looks:
@@ -185,6 +190,12 @@ def list_violations(page: Page, rules: str) -> list[str]:
     return [
         f"{each['id']}: {node['html'][:160]}" for each in violations for node in each["nodes"][:3]
     ]
+
+
+def _add_fault_tree(harness: Harness) -> None:
+    directory = harness.policies.path / "trees"
+    directory.mkdir()
+    (directory / f"{TREE}.yaml").write_text(FAULT_TREE)
 
 
 def _record_drift(harness: Harness, run: int) -> None:
