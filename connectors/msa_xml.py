@@ -57,7 +57,8 @@ _NONE = MsaObject("", {})
 def _parse(answer: str) -> Rows[MsaObject]:
     try:
         root = ElementTree.fromstring(answer.strip().encode(), forbid_dtd=True)
-    except (XmlError, DefusedXmlException, ValueError, RecursionError):
+    # LookupError: an unknown encoding.
+    except (XmlError, DefusedXmlException, ValueError, LookupError, RecursionError):
         root = None
     if root is None or root.tag != "RESPONSE":
         raise ParseError(f"the array returned {quote_text(answer[:80])}: not an answer of its API")

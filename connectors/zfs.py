@@ -106,7 +106,7 @@ def read_storage(run_query: QueryRunner, host: str) -> ZfsStorage:
         return ZfsStorage(document.pools, document.host_time)
     now = run_query(host, query_clock())
     pools = run_query(host, query_status())
-    if pools:
+    if pools or pools.odd:
         return ZfsStorage(pools, now)
     return ZfsStorage(run_query(host, query_plain_status()), now, can_pause=False)
 
@@ -125,14 +125,14 @@ def query_json_status() -> Query[StatusDocument | None]:
     return Query(_make_command("zpool", *_EXACTLY), parse_document, _OR_NO_SUCH_OPTION)
 
 
-def query_status() -> Query[tuple[Pool, ...]]:
+def query_status() -> Query[Rows[Pool]]:
     """Query OpenZFS before 2.3, with full paths of devices; () from zfs-fuse."""
     return Query(
         _make_command("zpool", "status", "-v", "-L", "-P"), parse_pools, _OR_NO_SUCH_OPTION
     )
 
 
-def query_plain_status() -> Query[tuple[Pool, ...]]:
+def query_plain_status() -> Query[Rows[Pool]]:
     """Query with the options that zfs-fuse also has."""
     return Query(_make_command("zpool", "status", "-v"), parse_pools)
 

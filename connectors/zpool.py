@@ -132,8 +132,11 @@ class Pool:
     scans: tuple[Scan, ...] = ()
     """The last scrub and resilver.
 
-    Empty means none since the pool was created, or with zfs-fuse since it was imported.
+    Empty means none since the pool was created, or with zfs-fuse since it was imported, unless
+    there are `unknown_scans`.
     """
+    unknown_scans: tuple[str, ...] = ()
+    """What ZFS prints about scans and Keyturn does not understand."""
     error_count: int | None = 0
     """Data errors, each of them lost data; None if unknown."""
     damaged_files: tuple[str, ...] = ()
@@ -142,6 +145,10 @@ class Pool:
     """ZFS's own message about what is wrong."""
     action: str = ""
     """ZFS's own message about what to do."""
+
+    @property
+    def was_never_scanned(self) -> bool:
+        return not self.scans and not self.unknown_scans
 
     @property
     def last_scrub(self) -> Scan | None:

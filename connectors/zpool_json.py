@@ -4,7 +4,7 @@ The format is that of status_callback_json in OpenZFS's cmd/zpool/zpool_main.c: 
 times are seconds since 1970, and counters of zero may be missing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,12 +12,14 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from connectors.errors import ParseError
-from connectors.rows import Rows, parse_named
+from connectors.rows import OddRow, Rows, make_odd_row, parse_named
 from connectors.zpool import Pool, Scan, ScanKind, ScanState, Vdev
 
 # The names of these states in the text format.
 _STATES = {"CANT_OPEN": "UNAVAIL", "HEALTHY": "ONLINE"}
 _KINDS: Mapping[str, ScanKind] = {"SCRUB": "scrub", "RESILVER": "resilver"}
+# An error scrub has fields of its own.
+_NO_SCANS = ("NONE", "ERRORSCRUB")
 _ENDS: Mapping[str, ScanState] = {"FINISHED": "finished", "CANCELED": "stopped"}
 _REBUILD_ENDS: Mapping[str, ScanState] = {"COMPLETE": "finished", "CANCELED": "stopped"}
 _VERSION = 0
@@ -125,13 +127,16 @@ def parse_document(answer: str) -> StatusDocument | None:
             f"zpool status -j printed a document in an unknown format: {where or 'all of it'} "
             f"({first['msg']})"
         ) from None
-    pools = parse_named(
+    found = parse_named(
         document.pools, lambda _, pool: _make_pool(_Pool.model_validate(pool), document.time)
     )
-    return StatusDocument(_convert_time(document.time), Rows(pools.values(), pools.odd))
+    odd = [*found.odd, *(row for _, rows in found.values() for row in rows)]
+    pools = Rows((pool for pool, _ in found.values()), odd)
+    return StatusDocument(_convert_time(document.time), pools)
 
 
-def _make_pool(pool: _Pool, now: int) -> Pool:
+def _make_pool(pool: _Pool, now: int) -> tuple[Pool, Sequence[OddRow]]:
+    """Return a pool, and its scans that are not understood, each after the name of the pool."""
     groups = {
         "data": pool.vdevs,
         "special": pool.special,
@@ -146,16 +151,19 @@ def _make_pool(pool: _Pool, now: int) -> Pool:
         for row in rows.values()
         for vdev in _make_vdevs(row, group)
     ]
-    return Pool(
+    scans = _make_scans(pool.scan_stats, now) if pool.scan_stats else Rows[Scan]()
+    made = Pool(
         pool.name,
         pool.state,
         tuple(vdevs),
-        tuple(_make_scans(pool.scan_stats, now)) if pool.scan_stats else (),
-        pool.error_count,
-        () if isinstance(pool.errlist, str) else pool.errlist,
-        " ".join(pool.status.split()),
-        " ".join(pool.action.split()),
+        tuple(scans),
+        tuple(row.text for row in scans.odd),
+        error_count=pool.error_count,
+        damaged_files=() if isinstance(pool.errlist, str) else pool.errlist,
+        status=" ".join(pool.status.split()),
+        action=" ".join(pool.action.split()),
     )
+    return made, [make_odd_row(f"{pool.name}: {row.text}", row.reason) for row in scans.odd]
 
 
 def _make_vdevs(row: _Vdev, group: str) -> Iterator[Vdev]:
@@ -174,31 +182,43 @@ def _make_vdevs(row: _Vdev, group: str) -> Iterator[Vdev]:
         yield from _make_vdevs(child, group)
 
 
-def _make_scans(stats: _Scan, now: int) -> Iterator[Scan]:
-    kind = _KINDS.get(stats.function)
-    if kind and stats.state == "SCANNING":
-        yield _make_running_scan(stats, kind, now)
-    elif kind and stats.state in _ENDS:
-        yield Scan(
-            kind,
-            _ENDS[stats.state],
-            _convert_time(stats.end_time),
-            seconds_taken=max(0, stats.end_time - stats.start_time),
-            repaired=stats.processed,
-            errors=stats.errors,
-        )
-    elif kind:
-        raise ParseError(f"zpool status -j printed a {kind} in the state {stats.state[:40]!r}")
-    if stats.err_scrub_state == "ERRORSCRUBBING":
-        yield _make_error_scrub(stats)
+def _make_scans(stats: _Scan, now: int) -> Rows[Scan]:
+    is_resilver = _KINDS.get(stats.function) == "resilver"
     # zpool's text has the later of the last resilver and the last rebuild.
-    since = stats.end_time if kind == "resilver" else 0
-    for rebuild in stats.rebuild_stats.values():
-        if rebuild.state == "ACTIVE" or rebuild.end_time > since:
-            yield _make_rebuild(rebuild)
+    since = stats.end_time if is_resilver else 0
+    rebuilds = [
+        each
+        for each in stats.rebuild_stats.values()
+        if each.state == "ACTIVE" or each.end_time > since
+    ]
+    made = [_make_last_scan(stats, now), *map(_make_rebuild, rebuilds)]
+    if stats.err_scrub_state == "ERRORSCRUBBING":
+        made.insert(1, _make_error_scrub(stats))
+    return Rows(
+        (each for each in made if isinstance(each, Scan)),
+        (each for each in made if isinstance(each, OddRow)),
+    )
 
 
-def _make_rebuild(rebuild: _Rebuild) -> Scan:
+def _make_last_scan(stats: _Scan, now: int) -> Scan | OddRow | None:
+    kind = _KINDS.get(stats.function)
+    if stats.function in _NO_SCANS:
+        return None
+    if kind and stats.state == "SCANNING":
+        return _make_running_scan(stats, kind, now)
+    if kind is None or stats.state not in _ENDS:
+        return make_odd_row(f"{stats.function} {stats.state}", "it is no known scan")
+    return Scan(
+        kind,
+        _ENDS[stats.state],
+        _convert_time(stats.end_time),
+        seconds_taken=max(0, stats.end_time - stats.start_time),
+        repaired=stats.processed,
+        errors=stats.errors,
+    )
+
+
+def _make_rebuild(rebuild: _Rebuild) -> Scan | OddRow:
     """Make a sequential resilver, which ZFS calls a rebuild."""
     if rebuild.state == "ACTIVE":
         return Scan(
@@ -209,7 +229,7 @@ def _make_rebuild(rebuild: _Rebuild) -> Scan:
             repaired=rebuild.rebuilt,
         )
     if rebuild.state not in _REBUILD_ENDS:
-        raise ParseError(f"zpool status -j printed a rebuild in the state {rebuild.state[:40]!r}")
+        return make_odd_row(f"rebuild {rebuild.state}", "it is no known scan")
     return Scan(
         "resilver",
         _REBUILD_ENDS[rebuild.state],

@@ -91,9 +91,10 @@ def _parse_pool(block: str) -> tuple[Pool, Sequence[OddRow]]:
     if "state" not in known or "config" not in known:
         raise ParseError("the pool was cut off: try again")
     vdevs = _parse_vdevs(known["config"][1:])
+    sections = [(heading, section) for heading, section in parts if heading in _SCANS]
     scans = parse_each(
-        [(heading, section) for heading, section in parts if heading in _SCANS],
-        lambda part: _parse_scan(*part, vdevs),
+        ["\n".join([f"{heading}: {first}", *more]) for heading, (first, *more) in sections],
+        lambda text: _parse_scan(text, vdevs),
     )
     files = _parse_files(known.get("errors"))
     pool = Pool(
@@ -101,10 +102,11 @@ def _parse_pool(block: str) -> tuple[Pool, Sequence[OddRow]]:
         known["state"][0].strip(),
         vdevs,
         scans,
-        len(files) if files else _parse_errors(known.get("errors")),
-        files,
-        _join_lines(known.get("status", ())),
-        _join_lines(known.get("action", ())),
+        tuple(row.text for row in scans.odd),
+        error_count=len(files) if files else _parse_errors(known.get("errors")),
+        damaged_files=files,
+        status=_join_lines(known.get("status", ())),
+        action=_join_lines(known.get("action", ())),
     )
     # The name of the pool shows which pool the row is about.
     odd = [*vdevs.odd, *scans.odd]
@@ -169,8 +171,9 @@ def _parse_vdev(line: str, group: str) -> tuple[int, Vdev]:
     return len(indent), Vdev(name, state, read, write, checksum, note or "", group)
 
 
-def _parse_scan(heading: str, lines: Sequence[str], vdevs: Sequence[Vdev]) -> Scan | None:
-    scan = _parse_scan_lines(lines)
+def _parse_scan(text: str, vdevs: Sequence[Vdev]) -> Scan | None:
+    heading, _, section = text.partition(": ")
+    scan = _parse_scan_lines(section.split("\n"))
     if scan is None or heading == "scan" or scan.kind == "error scrub":
         return scan
     # zfs-fuse prints the repaired bytes beside each disk, such as `147M repaired`.

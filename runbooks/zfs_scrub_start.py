@@ -98,7 +98,8 @@ class _Scrub(Change[ScrubState]):
     def report_progress(self, state: ScrubState) -> Report:
         pool = state.pool
         running = pool.running_scan is not None
-        description = pool.scans[0].description if pool.scans else "ZFS has no record of its scrub"
+        unknown = "ZFS has no record of its scrub" if pool.was_never_scanned else "state unknown"
+        description = pool.scans[0].description if pool.scans else unknown
         findings = [] if running else pool.findings
         scan = pool.running_scan or pool.last_scrub
         if scan is not None and scan.errors:

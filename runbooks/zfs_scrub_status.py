@@ -40,7 +40,7 @@ class ScrubStatus(
             for scan in pool.scans
             if scan.errors
         ]
-        if not pool.scans:
+        if pool.was_never_scanned:
             findings.append("Scrub it monthly to find damage while it can be repaired")
         return Report.from_findings(
             f"{self.pool}: {_format_scans(scrubbed)}",
@@ -53,11 +53,11 @@ class ScrubStatus(
 
 
 def _format_scans(scrubbed: ScrubHistory) -> str:
-    if not scrubbed.pool.scans:
+    if scrubbed.pool.was_never_scanned:
         since = " since it was imported" if scrubbed.is_lost_on_import else ""
         return f"never scrubbed{since}"
     running_first = sorted(scrubbed.pool.scans, key=lambda scan: scan.state != "running")
-    return "; ".join(scan.description for scan in running_first)
+    return "; ".join(scan.description for scan in running_first) or "its scans are unknown"
 
 
 def _format_row(vdev: Vdev) -> tuple[str, ...]:

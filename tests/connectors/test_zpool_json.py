@@ -182,6 +182,22 @@ def test_error_scrub_in_zpool_status_json_is_not_a_scrub():
     assert [scan.state for scan in paused] == ["paused"]
 
 
+@pytest.mark.parametrize(
+    ("stats", "text"),
+    [
+        ({"function": "POLISH", "state": "SCANNING"}, "POLISH SCANNING"),
+        ({"state": "PONDERING"}, "SCRUB PONDERING"),
+    ],
+)
+def test_unknown_scan_in_json_is_an_odd_row_of_its_pool(stats: dict[str, Any], text: str):
+    understood = parse_document(json.dumps(document(stats)))
+    assert understood is not None
+    (pool,) = understood.pools
+    assert (pool.scans, pool.unknown_scans) == ((), (text,))
+    assert not pool.was_never_scanned
+    assert [row.text for row in understood.pools.odd] == [f"tank: {text}"]
+
+
 def test_vdev_groups_states_and_notes_in_json_match_the_text_form():
     spare = {"name": "/dev/sdc1", "vdev_type": "disk", "state": "AVAIL"}
     log = disk("/dev/sdd1", state="CANT_OPEN", aux="OPEN_FAILED", write_errors=3)

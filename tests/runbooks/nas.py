@@ -42,9 +42,13 @@ HOSTILE_POOLS = (
 )
 
 
+def recorded_status(name: str) -> str:
+    return (_ANSWERS / f"{name}.txt").read_text()
+
+
 def build_nas_fleet(name: str, *, load: str = "0.10 0.20 0.30 1/99 1234") -> ScriptedFleet:
     """Return a fleet whose nas1 answers with the recording *name*."""
-    answer = (_ANSWERS / f"{name}.txt").read_text()
+    answer = recorded_status(name)
     modern = name.startswith("2.1")
     fleet = ScriptedFleet(hosts=["nas1"])
     fleet.script("nas1", zfs.query_json_status().command, _NO_SUCH_OPTION)

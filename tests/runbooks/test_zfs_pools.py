@@ -1,12 +1,10 @@
 from dataclasses import replace
 from datetime import timedelta
 
-import pytest
-
 from connectors import zfs
-from connectors.errors import ParseError
+from runbooks._odd_rows import read_report
 from runbooks.zfs_pools import ListPools, PoolState
-from tests.runbooks.nas import build_nas_fleet
+from tests.runbooks.nas import build_nas_fleet, recorded_status
 
 LIST = ListPools.model_validate({"host": "nas1"})
 
@@ -63,7 +61,42 @@ def test_zfs_pools_reports_no_pools_only_when_zpool_list_and_status_agree():
     fleet = build_nas_fleet("2.1-finished")
     for query in (zfs.query_status(), zfs.query_plain_status()):
         fleet.script("nas1", query.command, "")
-    with pytest.raises(ParseError, match="different pools"):
-        LIST.read(fleet.run_query)
+    report = LIST.report(LIST.read(fleet.run_query))
+    assert report.summary == "nas1 has 1 pool, 1 with problems"
+    assert report.findings == [
+        "tank is ONLINE, but `zpool status` did not print it in a known format: its disks and "
+        "scrubs are unknown"
+    ]
     fleet.script("nas1", zfs.query_spaces().command, "")
     assert LIST.report(LIST.read(fleet.run_query)).summary == "nas1 has no ZFS pools"
+
+
+def test_unknown_scan_of_a_pool_does_not_lose_the_pool_and_is_not_called_never():
+    fleet = build_nas_fleet("2.1-finished")
+    for query in (zfs.query_status(), zfs.query_plain_status()):
+        known = recorded_status("2.1-finished")
+        line = next(line for line in known.splitlines() if line.startswith("  scan: "))
+        fleet.script("nas1", query.command, known.replace(line, "  scan: polishing since noon"))
+    report = read_report(LIST, fleet.run_query, LIST.report)
+    assert report.summary.startswith("nas1 has 1 pool, all healthy; 1 row is not understood")
+    (finding,) = report.findings
+    assert "'tank: scan: polishing since noon': it is no known scan" in finding
+    assert report.table is not None
+    assert report.table.rows[0][5] == "unknown"
+
+
+def test_pool_without_a_known_status_does_not_lose_the_others():
+    fleet = build_nas_fleet("2.1-several")
+    known = recorded_status("2.1-several")
+    fleet.script("nas1", zfs.query_status().command, known.replace(" state: ", " stage: ", 1))
+    report = read_report(LIST, fleet.run_query, LIST.report)
+    assert report.summary.startswith("nas1 has 3 pools, ")
+    assert report.table is not None
+    assert len(report.table.rows) == 2
+
+
+def test_pool_without_known_space_is_reported():
+    fleet = build_nas_fleet("2.1-finished")
+    fleet.script("nas1", zfs.query_spaces().command, "")
+    report = LIST.report(LIST.read(fleet.run_query))
+    assert report.findings == ["`zpool list` did not print tank: its space is unknown"]
