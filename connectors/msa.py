@@ -9,17 +9,18 @@ from typing import Literal
 
 from connectors.command import ApiCall, Query
 from connectors.msa_xml import MsaObject, parse_objects
+from connectors.rows import Rows
 
 Part = Literal["system", "controllers", "disks", "volumes", "controller-statistics"]
 # What needs nothing of a person. N/A is the health of a part that is not used.
 _WELL = frozenset({"ok", "n/a", ""})
 
 
-def query(part: Part) -> Query[tuple[MsaObject, ...]]:
+def query(part: Part) -> Query[Rows[MsaObject]]:
     return Query(ApiCall(f"/api/show/{part}"), parse_objects)
 
 
-def query_events(newest: int) -> Query[tuple[MsaObject, ...]]:
+def query_events(newest: int) -> Query[Rows[MsaObject]]:
     return Query(ApiCall(f"/api/show/events/last/{newest}"), parse_objects)
 
 

@@ -75,7 +75,7 @@ def _read_by_redfish(run_query: QueryRunner, host: str) -> RedfishMachine:
 
 
 def _make_machine(run_query: QueryRunner, host: str, system: Resource) -> RedfishMachine:
-    reader = _PartReader(run_query, host)
+    reader = _ResourceReader(run_query, host)
     path = redfish.find_action_info(system)
     machine = redfish.make_machine(system, reader.read(path) if path else None)
     return replace(machine, error="; ".join(reader.errors))
@@ -109,7 +109,7 @@ def _list_mismatches(machine: Machine, serial: str, uuid: str) -> list[str]:
     return found
 
 
-class _PartReader:
+class _ResourceReader:
     """Reads resources of a BMC, and keeps the errors of those that cannot be read.
 
     Other errors than those of one resource, such as of a BMC that does not answer, are raised.
@@ -144,7 +144,7 @@ def read_sensors(
     """
     if not isinstance(machine, RedfishMachine):
         return (), ()
-    reader, found = _PartReader(run_query, host), list[Sensor]()
+    reader, found = _ResourceReader(run_query, host), list[Sensor]()
     try:
         for sensor in _list_sensors(reader, machine.path):
             found.append(sensor)
@@ -153,14 +153,14 @@ def read_sensors(
     return tuple(found), reader.errors
 
 
-def _list_sensors(reader: _PartReader, path: str) -> Iterator[Sensor]:
+def _list_sensors(reader: _ResourceReader, path: str) -> Iterator[Sensor]:
     system = reader.read(path)
     for link in system.list_parts("Chassis", within="Links")[:_MOST] if system else ():
         if chassis := reader.read(link.path):
             yield from _list_chassis_sensors(reader, chassis)
 
 
-def _list_chassis_sensors(reader: _PartReader, chassis: Resource) -> Iterator[Sensor]:
+def _list_chassis_sensors(reader: _ResourceReader, chassis: Resource) -> Iterator[Sensor]:
     """Yield the sensors of a chassis, from the resources of its generation of Redfish."""
     older = [chassis.get_link(name) for name in ("Thermal", "Power")]
     newer = [chassis.get_link(name) for name in ("ThermalSubsystem", "PowerSubsystem")]
@@ -173,7 +173,7 @@ def _list_chassis_sensors(reader: _PartReader, chassis: Resource) -> Iterator[Se
         yield from _list_single_sensors(reader, chassis.get_link("Sensors"))
 
 
-def _list_subsystem_sensors(reader: _PartReader, path: str) -> Iterator[Sensor]:
+def _list_subsystem_sensors(reader: _ResourceReader, path: str) -> Iterator[Sensor]:
     subsystem = reader.read(path)
     if subsystem is None:
         return
@@ -183,7 +183,7 @@ def _list_subsystem_sensors(reader: _PartReader, path: str) -> Iterator[Sensor]:
         yield from _list_single_sensors(reader, subsystem.get_link(name))
 
 
-def _list_single_sensors(reader: _PartReader, path: str) -> Iterator[Sensor]:
+def _list_single_sensors(reader: _ResourceReader, path: str) -> Iterator[Sensor]:
     """Yield the sensors of a collection, in which each has a resource of its own."""
     for part in reader.read_members(path, most=_MOST_SENSORS) if path else ():
         if sensor := redfish.make_sensor(part):
@@ -196,7 +196,7 @@ def read_events(
     """Read the newest events of the hardware, the newest first, and what could not be read."""
     errors: Sequence[str] = ()
     if isinstance(machine, RedfishMachine):
-        reader = _PartReader(run_query, host)
+        reader = _ResourceReader(run_query, host)
         found = [*_list_redfish_events(reader, machine, newest)]
         errors = reader.errors
     else:
@@ -206,7 +206,7 @@ def read_events(
 
 
 def _list_redfish_events(
-    reader: _PartReader, machine: RedfishMachine, newest: int
+    reader: _ResourceReader, machine: RedfishMachine, newest: int
 ) -> Iterator[BmcEvent]:
     system = reader.read(machine.path)
     managers = system.list_parts("ManagedBy", within="Links")[:_MOST] if system else ()
@@ -222,7 +222,7 @@ def _list_redfish_events(
         yield from _list_entries(reader, service.get_link("Entries"), newest)
 
 
-def _list_entries(reader: _PartReader, path: str, newest: int) -> Iterator[BmcEvent]:
+def _list_entries(reader: _ResourceReader, path: str, newest: int) -> Iterator[BmcEvent]:
     """Yield the entries of a log. Some BMCs begin with the newest, and some with the oldest."""
     entries: list[Resource] = []
     for _ in range(_MOST):

@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from connectors import haproxy, haproxy_peers
@@ -6,6 +7,7 @@ from connectors.command import QueryRunner
 from connectors.haproxy_peers import Peer
 from connectors.stick_table import TableHead
 from runbooks import Check, Host, Report, Table, make_host_field
+from runbooks._parts import PartReader
 
 # A full table deletes its oldest entries, also marked ones, for new ones.
 _NEARLY_FULL = 0.9
@@ -17,6 +19,8 @@ class StickTables:
 
     heads: tuple[TableHead, ...]
     peers: tuple[Peer, ...] = ()
+    errors: Sequence[str] = ()
+    """What could not be read, as sentences."""
 
 
 _MISSING = (
@@ -37,15 +41,16 @@ class ListStickTables(
     host: Host = make_host_field("haproxy")
 
     def read(self, run_query: QueryRunner) -> StickTables:
-        return StickTables(
-            run_query(self.host, haproxy.query_tables()),
-            run_query(self.host, haproxy.query_peers()),
-        )
+        heads = run_query(self.host, haproxy.query_tables())
+        parts = PartReader(run_query, self.host)
+        peers = parts.read("the peers", haproxy.query_peers(), ())
+        return StickTables(heads, peers, [*parts.get_errors().values()])
 
     def report(self, tables: StickTables) -> Report:
         heads = tables.heads
         if not heads:
-            return Report.from_findings(f"{self.host} has no stick tables", [_MISSING])
+            findings = [_MISSING, *tables.errors]
+            return Report.from_findings(f"{self.host} has no stick tables", findings)
         fullest = sorted(heads, key=_compute_fill, reverse=True)
         full = [head for head in fullest if _compute_fill(head) >= _NEARLY_FULL]
         lost = [peer for peer in tables.peers if peer.shared_tables and not peer.is_connected]
@@ -53,7 +58,7 @@ class ListStickTables(
             f"{self.host} has {format_count(len(heads), 'stick table')}: "
             f"the fullest is {fullest[0].name} with {fullest[0].used:,} of "
             f"{fullest[0].size:,} entries",
-            [*map(_format_full, full), *map(_format_disconnected, lost)],
+            [*map(_format_full, full), *map(_format_disconnected, lost), *tables.errors],
             table=Table(
                 self.columns,
                 [(*_format_row(head), _format_peers(head, tables.peers)) for head in fullest],

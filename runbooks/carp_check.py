@@ -6,10 +6,14 @@ from connectors import carp
 from connectors.amounts import format_count
 from connectors.carp import CarpGroup, CarpHost
 from connectors.command import QueryRunner
+from connectors.errors import HostError
 from runbooks import Check, Host, Refused, Report, Table, make_host_field
+from runbooks._parts import list_host_errors, read_hosts
 
 # What each host knows, by host.
 Pair = Mapping[str, CarpHost]
+# With why a host of the pair could not be read.
+PairReading = Mapping[str, CarpHost | HostError]
 
 _MISSING = (
     "configure CARP and `service netif restart` (FreeBSD) or `sh /etc/netstart` (OpenBSD), or "
@@ -18,7 +22,7 @@ _MISSING = (
 
 
 class CheckCarp(
-    Check[Pair],
+    Check[PairReading],
     words="carp check",
     example="fw1 fw2",
     verifies_tag=True,
@@ -34,15 +38,17 @@ class CheckCarp(
         json_schema_extra={"choices": "hosts", "tag": "carp"},
     )
 
-    def read(self, run_query: QueryRunner) -> Pair:
+    def read(self, run_query: QueryRunner) -> PairReading:
         if self.other == self.host:
             raise Refused(f"{self.host} is given twice: enter two different hosts, or one")
         hosts = [self.host, self.other] if self.other else [self.host]
-        return {host: run_query(host, carp.query_groups()) for host in hosts}
+        return read_hosts(hosts, lambda host: run_query(host, carp.query_groups()))
 
-    def report(self, pair: Pair) -> Report:
+    def report(self, reading: PairReading) -> Report:
+        pair = {host: known for host, known in reading.items() if isinstance(known, CarpHost)}
         rows = [_format_row(host, group) for host, known in pair.items() for group in known.groups]
         findings = [
+            *list_host_errors(reading),
             *(finding for host, known in pair.items() for finding in _list_findings(host, known)),
             *(_list_pair_findings(pair) if len(pair) > 1 else ()),
         ]

@@ -6,12 +6,15 @@ from connectors import gateway
 from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.device_output import LACKS_FEATURE
-from connectors.errors import CommandError
+from connectors.errors import CommandError, HostError
 from connectors.gateway import Gateway
 from runbooks import Check, Host, Refused, Report, Table, make_host_field
+from runbooks._parts import list_host_errors, read_hosts
 
 # The groups of each router, by router.
 Pair = Mapping[str, tuple[Gateway, ...]]
+# With why a router of the pair could not be read.
+PairReading = Mapping[str, tuple[Gateway, ...] | HostError]
 
 # If different routers lead the outside group and the inside group.
 _CROSSED = (
@@ -26,7 +29,7 @@ _MISSING = (
 
 
 class HsrpCheck(
-    Check[Pair],
+    Check[PairReading],
     words="hsrp check",
     example="r1 r2",
     verifies_tag=True,
@@ -42,18 +45,25 @@ class HsrpCheck(
         json_schema_extra={"choices": "hosts", "tag": "router"},
     )
 
-    def read(self, run_query: QueryRunner) -> Pair:
+    def read(self, run_query: QueryRunner) -> PairReading:
         if self.other == self.host:
             raise Refused(f"{self.host} is given twice: enter two different routers, or one")
         routers = [self.host, self.other] if self.other else [self.host]
-        return {router: _read_groups(run_query, router) for router in routers}
+        return read_hosts(routers, lambda router: _read_groups(run_query, router))
 
-    def report(self, pair: Pair) -> Report:
+    def report(self, reading: PairReading) -> Report:
+        pair = {
+            router: groups
+            for router, groups in reading.items()
+            if not isinstance(groups, HostError)
+        }
+        errors = [*list_host_errors(reading)]
         if not any(pair.values()):
             return Report.from_findings(
-                f"No HSRP or VRRP group on {' and '.join(pair)}", [_MISSING]
+                f"No HSRP or VRRP group on {' and '.join(pair)}", [_MISSING, *errors]
             )
         findings = [
+            *errors,
             *(
                 finding
                 for router in pair
@@ -62,7 +72,7 @@ class HsrpCheck(
             *(
                 _list_pair_findings(pair)
                 if len(pair) > 1
-                else _list_split_findings(self.host, pair[self.host])
+                else _list_split_findings(*next(iter(pair.items())))
             ),
         ]
         count = len({each.group_key for groups in pair.values() for each in groups})

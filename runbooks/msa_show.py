@@ -1,13 +1,15 @@
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import Field
 
 from connectors import msa
-from connectors.command import QueryRunner
+from connectors.command import Query, QueryRunner
 from connectors.msa_xml import MsaObject
+from connectors.rows import Rows
 from runbooks import Check, Host, Report, Table, make_host_field
+from runbooks._parts import PartReader
 
 _Row = tuple[str, str, str, str]
 
@@ -22,6 +24,8 @@ class ArrayState:
     volumes: Sequence[MsaObject]
     statistics: Sequence[MsaObject]
     events: Sequence[MsaObject]
+    errors: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What could not be read, by part, as sentences."""
 
 
 class ShowMsa(
@@ -37,18 +41,22 @@ class ShowMsa(
     newest: Annotated[int, Field(ge=1, le=100, description="How many events to show")] = 10
 
     def read(self, run_query: QueryRunner) -> ArrayState:
-        return ArrayState(
-            _read(run_query, self.host, "system", "system"),
-            _read(run_query, self.host, "controllers", "controllers"),
-            _read(run_query, self.host, "disks", "drives"),
-            _read(run_query, self.host, "volumes", "volumes"),
-            _read(run_query, self.host, "controller-statistics", "controller-statistics"),
-            [
-                event
-                for event in run_query(self.host, msa.query_events(self.newest))
-                if event.kind == "events"
-            ],
+        parts = PartReader(run_query, self.host)
+
+        def read(part: str, query: Query[Rows[MsaObject]], kind: str) -> Sequence[MsaObject]:
+            return [each for each in parts.read(part, query, Rows()) if each.kind == kind]
+
+        state = ArrayState(
+            read("the system", msa.query("system"), "system"),
+            read("the controllers", msa.query("controllers"), "controllers"),
+            read("the disks", msa.query("disks"), "drives"),
+            read("the volumes", msa.query("volumes"), "volumes"),
+            read("the load", msa.query("controller-statistics"), "controller-statistics"),
+            read("the events", msa.query_events(self.newest), "events"),
+            parts.get_errors(),
         )
+        parts.require_any()
+        return state
 
     def report(self, state: ArrayState) -> Report:
         system = state.system[0] if state.system else MsaObject("", {})
@@ -62,16 +70,13 @@ class ShowMsa(
         )
 
 
-def _read(run_query: QueryRunner, host: str, part: msa.Part, kind: str) -> tuple[MsaObject, ...]:
-    return tuple(each for each in run_query(host, msa.query(part)) if each.kind == kind)
-
-
 def _list_findings(state: ArrayState) -> Iterator[str]:
-    if not state.system:
+    yield from state.errors.values()
+    if not state.system and "the system" not in state.errors:
         yield "the array returned no system, so its health is unknown: check its login's role"
     parts = {"controller": state.controllers, "disk": state.disks, "volume": state.volumes}
     for name, listed in parts.items():
-        if not listed:
+        if not listed and f"the {name}s" not in state.errors:
             yield f"the array returned no {name}: compare with its own console"
     for system in state.system:
         yield from msa.list_problems("the system", system)

@@ -6,7 +6,9 @@ from connectors import nfsd
 from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.nfsd import NfsClient
+from connectors.rows import Rows
 from runbooks import Check, Host, Report, Table, make_host_field
+from runbooks._parts import PartReader
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,8 @@ class NfsServer:
     """The clients of NFSv4."""
     connections: Sequence[str]
     """The address of each TCP connection, also of NFSv3."""
+    errors: Sequence[str] = ()
+    """What could not be read, as sentences."""
 
 
 class ShowNfsClients(
@@ -32,11 +36,11 @@ class ShowNfsClients(
     host: Host = make_host_field("nfs")
 
     def read(self, run_query: QueryRunner) -> NfsServer:
-        return NfsServer(
-            run_query(self.host, nfsd.query_threads()),
-            run_query(self.host, nfsd.query_clients()),
-            run_query(self.host, nfsd.query_connections()),
-        )
+        threads = run_query(self.host, nfsd.query_threads())
+        parts = PartReader(run_query, self.host)
+        clients = parts.read("the clients of NFSv4", nfsd.query_clients(), Rows[NfsClient]())
+        connections = parts.read("the connections", nfsd.query_connections(), ())
+        return NfsServer(threads, clients, connections, [*parts.get_errors().values()])
 
     def report(self, server: NfsServer) -> Report:
         connections = Counter(server.connections)
@@ -57,6 +61,7 @@ class ShowNfsClients(
 
 
 def _list_findings(server: NfsServer) -> Iterator[str]:
+    yield from server.errors
     if not server.threads:
         yield "the NFS server is stopped: start nfs-server"
     for client in server.clients:

@@ -5,15 +5,15 @@ from typing import TypeVar
 from connectors import perc, programs, raid, smart
 from connectors.amounts import format_count
 from connectors.command import QueryRunner
-from connectors.errors import CommandError, CommandTimeoutError, HostError, ParseError
+from connectors.errors import HostError
 from connectors.perc import Controller
 from connectors.raid import ArrayDetail, RaidArray
 from connectors.smart import DiskAddress, DiskHealth
 from runbooks import Check, Host, Report, Table
+from runbooks._parts import READ_ERRORS
 
 T = TypeVar("T")
 
-_READ_ERRORS = (CommandError, CommandTimeoutError, ParseError)
 # Mirrors may differ without harm where memory changes while it is written.
 _MIRRORS = ("raid1", "raid10")
 _PROGRESS = "{action} at {percent:.1f} %, about {minutes_left:.0f} min left"
@@ -60,7 +60,7 @@ class CheckRaid(
         def read_part(what: str, read: Callable[[], T], nothing: T) -> T:
             try:
                 return read()
-            except _READ_ERRORS as error:
+            except READ_ERRORS as error:
                 errors.append(type(error)(f"{what} could not be read: {error}"))
                 return nothing
 
@@ -95,7 +95,7 @@ class CheckRaid(
     def _read_disk(self, run_query: QueryRunner, disk: DiskAddress) -> DiskHealth:
         try:
             return run_query(self.host, smart.query_health(disk))
-        except _READ_ERRORS as error:  # such as a disk that does not answer any more
+        except READ_ERRORS as error:  # such as a disk that does not answer any more
             return DiskHealth(disk, "", error=str(error))
 
     def _read_arrays(self, run_query: QueryRunner) -> RaidState:
@@ -108,7 +108,7 @@ class CheckRaid(
             try:
                 if each.is_active:
                     details[each.name] = run_query(self.host, raid.query_detail(each.name))
-            except _READ_ERRORS as error:
+            except READ_ERRORS as error:
                 errors.append(f"the members of {each.name} could not be read: {error}")
         mismatches = run_query(self.host, raid.query_mismatches(each.name for each in arrays))
         return RaidState(arrays, details, mismatches, errors=errors)

@@ -6,8 +6,10 @@ from connectors.amounts import format_count, format_duration, format_size
 from connectors.command import QueryRunner
 from connectors.errors import CommandError
 from connectors.openvpn import OpenVpn
+from connectors.rows import Rows
 from connectors.strongswan import Connection, Tunnel
 from runbooks import Check, Host, Report, Table, make_host_field
+from runbooks._parts import PartReader
 
 # OpenVPN writes its status file every minute by default.
 _OLD_SECONDS = 180
@@ -25,6 +27,8 @@ class VpnState:
     connections: Sequence[Connection]
     """The connections of IPsec in the configuration."""
     tunnels: Sequence[Tunnel]
+    errors: Sequence[str] = ()
+    """What could not be read, as sentences."""
 
 
 class CheckVpn(
@@ -40,24 +44,36 @@ class CheckVpn(
 
     def read(self, run_query: QueryRunner) -> VpnState:
         installed = run_query(self.host, programs.query_installed("openvpn", "swanctl", "ipsec"))
-        servers = run_query(self.host, openvpn.query_status()) if "openvpn" in installed else ()
-        connections, tunnels = self._read_ipsec(run_query, installed)
-        return VpnState(servers, connections, tunnels)
+        parts = PartReader(run_query, self.host)
+        servers = Rows[OpenVpn]()
+        if "openvpn" in installed:
+            servers = parts.read("OpenVPN", openvpn.query_status(), servers)
+        connections, tunnels = self._read_ipsec(run_query, parts, installed)
+        parts.require_any()
+        return VpnState(servers, connections, tunnels, [*parts.get_errors().values()])
 
     def _read_ipsec(
-        self, run_query: QueryRunner, installed: frozenset[str]
+        self, run_query: QueryRunner, parts: PartReader, installed: frozenset[str]
     ) -> tuple[Sequence[Connection], Sequence[Tunnel]]:
-        if "swanctl" in installed:
-            try:
-                connections = run_query(self.host, strongswan.query_connections())
-                return connections, run_query(self.host, strongswan.query_tunnels())
-            except CommandError:
-                # Both may be installed, where the older one has no vici.
-                if "ipsec" not in installed:
-                    raise
-        if "ipsec" in installed:
-            return run_query(self.host, strongswan.query_old_status())
-        return (), ()
+        is_old = "ipsec" in installed and not self._has_vici(run_query, installed)
+        if is_old:
+            return parts.read("IPsec", strongswan.query_old_status(), ((), ()))
+        if "swanctl" not in installed:
+            return (), ()
+        connections = parts.read("the connections of IPsec", strongswan.query_connections(), ())
+        tunnels = parts.read("the tunnels of IPsec", strongswan.query_tunnels(), None)
+        # Without the tunnels, it is unknown which connections are established.
+        return ((), ()) if tunnels is None else (connections, tunnels)
+
+    def _has_vici(self, run_query: QueryRunner, installed: frozenset[str]) -> bool:
+        """Return whether swanctl works: both may be installed, where the older one has no vici."""
+        if "swanctl" not in installed:
+            return False
+        try:
+            run_query(self.host, strongswan.query_connections())
+        except CommandError:
+            return False
+        return True
 
     def report(self, state: VpnState) -> Report:
         rows = [
@@ -67,13 +83,17 @@ class CheckVpn(
         findings = [
             *(found for server in state.servers for found in _list_server_findings(server)),
             *_list_connection_findings(state),
-            *([_MISSING] if not (state.servers or state.connections or state.tunnels) else ()),
+            *(state.errors or ([_MISSING] if _is_empty(state) else ())),
         ]
         return Report.from_findings(
             f"{self.host} has {_format_summary(state)}",
             findings,
             table=Table(self.columns, rows),
         )
+
+
+def _is_empty(state: VpnState) -> bool:
+    return not (state.servers or state.connections or state.tunnels)
 
 
 def _format_summary(state: VpnState) -> str:

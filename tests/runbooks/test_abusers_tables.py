@@ -60,3 +60,13 @@ def test_haproxy_peer_that_is_not_connected_is_a_finding():
     report = LOOK.report(LOOK.read(fleet.run_query))
     assert not report.healthy
     assert report.findings[0].startswith("lb2 of the peers mesh is not connected")
+
+
+def test_abusers_tables_lists_tables_when_peers_cannot_be_read():
+    """HAProxy before 2.0 has no `show peers`."""
+    fleet = build_balancer_fleet()
+    fleet.script("lb1", haproxy.query_peers().command, "Unknown command. Please enter one of …\n")
+    report = LOOK.report(LOOK.read(fleet.run_query))
+    assert report.summary.startswith("lb1 has 5 stick tables")
+    (finding,) = report.findings
+    assert finding.startswith("the peers could not be read: ")

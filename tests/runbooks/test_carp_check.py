@@ -2,6 +2,7 @@ import pytest
 
 from connectors import carp
 from connectors.carp import CarpGroup, CarpHost
+from connectors.errors import UnreachableError
 from runbooks import Refused
 from runbooks.carp_check import CheckCarp
 from tests.connectors.test_carp import FREEBSD, OPENBSD
@@ -57,3 +58,16 @@ def test_carp_check_reports_no_groups_and_refuses_the_same_host_twice():
     same = CheckCarp.model_validate({"host": "fw1", "other": "fw1"})
     with pytest.raises(Refused, match="is given twice"):
         same.read(ScriptedFleet(hosts=["fw1"]).run_query)
+
+
+def test_carp_check_reports_one_firewall_when_the_other_cannot_be_read():
+    query = carp.query_groups().command
+    fleet = ScriptedFleet({("fw1", query): FREEBSD, ("fw2", query): UnreachableError("no route")})
+    report = BOTH.report(BOTH.read(fleet.run_query))
+    assert report.summary.startswith("2 CARP groups on fw1: ")
+    assert report.findings[0] == (
+        "fw2 could not be read, so the two sides were not compared: no route"
+    )
+    fleet.script("fw1", query, UnreachableError("no route either"))
+    with pytest.raises(UnreachableError, match="either"):
+        BOTH.read(fleet.run_query)

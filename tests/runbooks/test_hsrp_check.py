@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from bot.model import request_form
 from connectors.command import Answer, QueryCommand
-from connectors.errors import CommandError
+from connectors.errors import CommandError, HostError, UnreachableError
 from connectors.gateway import Gateway, TrackedObject
 from runbooks import Refused
 from runbooks.hsrp_check import HsrpCheck
@@ -199,3 +199,15 @@ def test_hsrp_check_is_parsed_with_one_router_or_two():
 def test_hsrp_check_refuses_an_invalid_second_router(name: str):
     with pytest.raises(ValidationError):
         HsrpCheck.model_validate({"host": "r1", "other": name})
+
+
+@pytest.mark.parametrize("lost", ["r1", "r2"])
+def test_hsrp_check_reports_one_router_when_the_other_cannot_be_read(lost: str):
+    (other,) = {"r1", "r2"} - {lost}
+    reading: dict[str, tuple[Gateway, ...] | HostError] = {"r1": (WAN, LAN), "r2": (WAN, LAN)}
+    reading[lost] = UnreachableError("no route")
+    report = TWO.report(reading)
+    assert report.summary == f"2 groups on {other}: 1 to fix"
+    assert report.findings == [
+        f"{lost} could not be read, so the two sides were not compared: no route"
+    ]

@@ -152,3 +152,17 @@ def test_inventory_refuses_msa_entries_without_login_or_with_a_jump_host():
 
 def test_msa_query_is_a_path_of_the_array_api():
     assert msa.query("disks").command == ApiCall("/api/show/disks")
+
+
+def test_msa_show_reports_the_rest_when_the_array_lacks_one_command(
+    array: FixedResponseServer, tmp_path: Path
+):
+    for part in ("controller-statistics", "disks"):
+        array.replies[f"/api/show/{part}"] = build_response(b"no such page", kind="text/plain")
+    report = SHOW.report(SHOW.read(reach(array, tmp_path).run_query))
+    assert report.summary.startswith("msa1 (HP MSA 2040 SAN): health Degraded, 2 controllers")
+    assert [finding.partition(":")[0] for finding in report.findings] == [
+        "the disks could not be read",
+        "the load could not be read",
+        "the system",
+    ]

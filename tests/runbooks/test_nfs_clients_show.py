@@ -1,4 +1,5 @@
 from connectors import nfsd
+from connectors.command import Answer
 from runbooks.nfs_clients_show import NfsServer, ShowNfsClients
 from tests.connectors.test_nfsd import NEW, OLD
 from tests.scripted_fleet import ScriptedFleet
@@ -33,3 +34,18 @@ def test_nfs_callback_that_is_down_is_a_finding():
 def test_nfs_server_without_clients_is_healthy_and_a_stopped_one_is_not():
     assert SHOW.report(NfsServer(8, [], [])).healthy
     assert not SHOW.report(NfsServer(0, [], [])).healthy
+
+
+def test_nfs_clients_are_listed_when_their_connections_cannot_be_read():
+    fleet = ScriptedFleet(
+        {
+            ("nas1", nfsd.query_threads().command): "8\n",
+            ("nas1", nfsd.query_clients().command): f"{NEW}end\n",
+            ("nas1", nfsd.query_connections().command): Answer(127, "", "sh: ss: not found"),
+        }
+    )
+    report = SHOW.report(SHOW.read(fleet.run_query))
+    assert report.summary == "nas1 serves 1 NFS client with 8 threads"
+    assert report.findings[0].startswith(
+        "the connections could not be read: the program ss is missing: install iproute2"
+    )

@@ -1,5 +1,8 @@
+import pytest
+
 from connectors import openvpn, programs, strongswan
 from connectors.command import Answer
+from connectors.errors import CommandError
 from connectors.openvpn import OpenVpn
 from connectors.rows import Rows
 from connectors.strongswan import Connection
@@ -62,3 +65,27 @@ def test_vpn_check_reports_a_host_without_a_vpn():
     assert CHECK.report(CHECK.read(fleet("").run_query)).summary.startswith("vpn1 has no VPN")
     waiting = VpnState((), [Connection("people", "%any", ["all"])], ())
     assert CHECK.report(waiting).healthy
+
+
+def test_vpn_check_reports_the_rest_when_one_part_cannot_be_read():
+    both = fleet("openvpn\nswanctl\n")
+    denied = Answer(1, "", "Permission denied")
+    status = openvpn.query_status().command
+    both.script("vpn1", status, denied)
+    report = CHECK.report(CHECK.read(both.run_query))
+    assert report.summary == "vpn1 has 1 of 2 IPsec connections established"
+    assert report.findings[-1].startswith("OpenVPN could not be read: ")
+    both.script("vpn1", status, answer(SECOND))
+    both.script("vpn1", strongswan.query_tunnels().command, denied)
+    report = CHECK.report(CHECK.read(both.run_query))
+    # Without its tunnels, no connection is called down.
+    assert report.summary == "vpn1 has 1 OpenVPN client"
+    (finding,) = report.findings
+    assert finding.startswith("the tunnels of IPsec could not be read: ")
+
+
+def test_vpn_check_fails_when_no_part_can_be_read():
+    none = fleet("openvpn\n")
+    none.script("vpn1", openvpn.query_status().command, Answer(1, "", "Permission denied"))
+    with pytest.raises(CommandError, match="Permission denied"):
+        CHECK.read(none.run_query)
