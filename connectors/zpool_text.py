@@ -94,7 +94,7 @@ def _parse_pool(block: str) -> tuple[Pool, Sequence[OddRow]]:
     sections = [(heading, section) for heading, section in parts if heading in _SCANS]
     scans = parse_each(
         ["\n".join([f"{heading}: {first}", *more]) for heading, (first, *more) in sections],
-        lambda text: _parse_scan(text, vdevs),
+        lambda printed: _parse_scan(printed, vdevs),
     )
     files = _parse_files(known.get("errors"))
     pool = Pool(
@@ -171,9 +171,9 @@ def _parse_vdev(line: str, group: str) -> tuple[int, Vdev]:
     return len(indent), Vdev(name, state, read, write, checksum, note or "", group)
 
 
-def _parse_scan(text: str, vdevs: Sequence[Vdev]) -> Scan | None:
-    heading, _, section = text.partition(": ")
-    scan = _parse_scan_lines(section.split("\n"))
+def _parse_scan(printed: str, vdevs: Sequence[Vdev]) -> Scan | None:
+    heading, _, section = printed.partition(":")
+    scan = _parse_scan_lines(section[1:].split("\n"))
     if scan is None or heading == "scan" or scan.kind == "error scrub":
         return scan
     # zfs-fuse prints the repaired bytes beside each disk, such as `147M repaired`.

@@ -26,6 +26,7 @@ from runbooks._fields import (
 from runbooks._odd_rows import OddRowRefused, read_plan, read_report
 from runbooks._own import enable_all
 from runbooks._own_files import OwnFile, OwnRunbookError, read_own_files
+from runbooks._parts import PartReader
 from runbooks._plan import Leg, NoUndo, Plan, Refused, Report, Step, Table
 from runbooks._probation import put_on_probation
 from runbooks._runbook import AnyRunbook, Change, Check, Runbook
@@ -49,6 +50,7 @@ __all__ = [
     "OddRowRefused",
     "OwnFile",
     "OwnRunbookError",
+    "PartReader",
     "Plan",
     "PoolName",
     "Refused",

@@ -6,8 +6,7 @@ from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.haproxy_peers import Peer
 from connectors.stick_table import TableHead
-from runbooks import Check, Host, Report, Table, make_host_field
-from runbooks._parts import PartReader
+from runbooks import Check, Host, PartReader, Report, Table, make_host_field
 
 # A full table deletes its oldest entries, also marked ones, for new ones.
 _NEARLY_FULL = 0.9

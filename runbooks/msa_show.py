@@ -8,8 +8,7 @@ from connectors import msa
 from connectors.command import Query, QueryRunner
 from connectors.msa_xml import MsaObject
 from connectors.rows import Rows
-from runbooks import Check, Host, Report, Table, make_host_field
-from runbooks._parts import PartReader
+from runbooks import Check, Host, PartReader, Report, Table, make_host_field
 
 _Row = tuple[str, str, str, str]
 

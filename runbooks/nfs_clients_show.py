@@ -7,8 +7,7 @@ from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.nfsd import NfsClient
 from connectors.rows import Rows
-from runbooks import Check, Host, Report, Table, make_host_field
-from runbooks._parts import PartReader
+from runbooks import Check, Host, PartReader, Report, Table, make_host_field
 
 
 @dataclass(frozen=True)

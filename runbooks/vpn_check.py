@@ -8,8 +8,7 @@ from connectors.errors import CommandError
 from connectors.openvpn import OpenVpn
 from connectors.rows import Rows
 from connectors.strongswan import Connection, Tunnel
-from runbooks import Check, Host, Report, Table, make_host_field
-from runbooks._parts import PartReader
+from runbooks import Check, Host, PartReader, Report, Table, make_host_field
 
 # OpenVPN writes its status file every minute by default.
 _OLD_SECONDS = 180

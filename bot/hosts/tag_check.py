@@ -12,8 +12,7 @@ from bot.model.request_form import (
 from connectors.errors import HostError
 from connectors.fleet import Fleet
 from connectors.inventory import Host
-from runbooks import AnyRunbook, Check, Refused
-from runbooks._odd_rows import read_report
+from runbooks import AnyRunbook, Check, Refused, read_report
 
 
 def list_verifying_checks(

@@ -2,7 +2,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from connectors import zfs
-from runbooks._odd_rows import read_report
+from runbooks import read_report
 from runbooks.zfs_pools import ListPools, PoolState
 from tests.runbooks.nas import build_nas_fleet, recorded_status
 
