@@ -202,7 +202,7 @@ def parse_ports(answer: str) -> Rows[SwitchPort]:
     if answer.lstrip().startswith("{"):
         return _parse_frr_ports(answer)
     signs = (table for table in _PORT_TABLES if re.search(table[0], answer, re.MULTILINE))
-    _, template, parse = next(signs)
+    _, template, parse = next(signs)  # the last one has a sign that every output has
     # The template of Junos does not know this one state, in two words.
     rows = parse_rows(template, answer.replace("Administratively down", "Disabled"))
     return rows.parse(lambda row: port if (port := parse(row)).state else None)

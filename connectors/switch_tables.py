@@ -202,6 +202,7 @@ def _parse_neighbours(tables: tuple[_Table, ...], protocol: str, answer: str) ->
 
 def _parse_cells(tables: tuple[_Table, ...], answer: str) -> Rows[tuple[str, ...]]:
     """Return four cells of each row; "" for a column that the platform does not have."""
+    # The last one has a sign that every output has.
     table = next(each for each in tables if each.sign in answer)
     # Some versions print counters before the head of the table.
     start = answer.find("Port ") if table.sign == "Neighbor Device ID" else 0

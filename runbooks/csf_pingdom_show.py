@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from connectors import csf, csf_list, pingdom
 from connectors.command import QueryRunner
 from connectors.csf import Firewall
-from connectors.errors import ParseError
+from connectors.errors import HostError, ParseError
 from connectors.pingdom import ProbeFeed
 from connectors.probation import NOT_ARMED, ProbationStatus, query_probation
 from connectors.public_addresses import Address
@@ -18,7 +18,8 @@ class ProbeState:
     """The host's firewall, and Pingdom's probes."""
 
     firewall: Firewall
-    feed: ProbeFeed
+    feed: ProbeFeed | HostError
+    """Or why it could not be read."""
     probation: ProbationStatus = NOT_ARMED
 
 
@@ -33,12 +34,30 @@ class ShowPingdom(
     host: Host = make_host_field("csf")
 
     def read(self, run_query: QueryRunner) -> ProbeState:
-        feed = run_query(self.host, pingdom.query_feed())
         firewall = run_query(self.host, csf.query_firewall())
-        return ProbeState(firewall, feed, run_query(self.host, query_probation("csf")))
+        probation = run_query(self.host, query_probation("csf"))
+        try:
+            feed = run_query(self.host, pingdom.query_feed())
+        except HostError as error:  # of the feed's server, not of the host
+            return ProbeState(firewall, error, probation)
+        return ProbeState(firewall, feed, probation)
 
     def report(self, probes: ProbeState) -> Report:
         firewall, feed = probes.firewall, probes.feed
+        notes = probes.probation.list_notes("the addresses of Keyturn's list")
+        if isinstance(feed, HostError):
+            findings = [
+                f"Pingdom's feed could not be read: {feed}",
+                *_list_obstacles(firewall),
+                *_list_risks(firewall),
+            ]
+            if firewall.missing_tables:
+                return self._report_off(firewall, [*findings, *notes])
+            summary = f"The addresses of Pingdom's probes on {self.host} were not compared"
+            return Report.from_findings(summary, findings, notes=notes)
+        return self._report_probes(firewall, feed, notes)
+
+    def _report_probes(self, firewall: Firewall, feed: ProbeFeed, notes: Sequence[str]) -> Report:
         wanted = frozenset(filter(firewall.can_filter, feed.addresses))
         allowed = frozenset(filter(firewall.is_allowed, wanted))
         try:
@@ -53,18 +72,20 @@ class ShowPingdom(
             *(() if firewall.missing_tables else self._list_refresh_findings(rows)),
             *_list_risks(firewall),
         ]
-        notes = probes.probation.list_notes("the addresses of Keyturn's list")
         if firewall.missing_tables:
-            return Report(
-                f"The firewall of {self.host} is off: csf's rules are not loaded",
-                healthy=False,
-                findings=[self._format_off(firewall), *findings, *notes],
-            )
+            return self._report_off(firewall, [*findings, *notes])
         return Report.from_findings(
             f"{self.host} allows {len(allowed)} of {len(wanted)} addresses of Pingdom's probes",
             findings,
             notes=notes,
             table=Table(self.columns, rows),
+        )
+
+    def _report_off(self, firewall: Firewall, findings: Sequence[str]) -> Report:
+        return Report(
+            f"The firewall of {self.host} is off: csf's rules are not loaded",
+            healthy=False,
+            findings=[self._format_off(firewall), *findings],
         )
 
     def _format_off(self, firewall: Firewall) -> str:

@@ -4,7 +4,9 @@ import pytest
 from pydantic import ValidationError
 
 from bot.model import request_form
+from connectors import pingdom
 from connectors.csf import Firewall
+from connectors.errors import UnreachableError
 from connectors.pingdom import ProbeFeed
 from connectors.probation import ProbationStatus
 from runbooks import Report
@@ -103,6 +105,20 @@ def test_pingdom_show_reads_feed_firewall_and_probation():
     assert SHOW.report(reading).summary == "web1 allows 1 of 140 addresses of Pingdom's probes"
     armed = replace(reading, probation=ProbationStatus(armed="0123456789abcdef", seconds_left=87))
     assert "are on probation: in 87 s the host restores" in SHOW.report(armed).findings[-1]
+
+
+def test_firewall_is_reported_when_the_feed_cannot_be_read():
+    fleet = build_firewall_fleet()
+    fleet.script("web1", pingdom.query_feed().command, UnreachableError("the feed is down"))
+    reading = SHOW.read(fleet.run_query)
+    seen = SHOW.report(reading)
+    assert seen.summary == "The addresses of Pingdom's probes on web1 were not compared"
+    assert seen.findings[0] == "Pingdom's feed could not be read: the feed is down"
+    assert not seen.healthy
+    off = replace(reading, firewall=replace(reading.firewall, loaded_tables=frozenset()))
+    seen = SHOW.report(off)
+    assert seen.summary.startswith("The firewall of web1 is off")
+    assert "Pingdom's feed could not be read: the feed is down" in seen.findings
 
 
 def test_pingdom_show_is_parsed_as_its_usage_shows():

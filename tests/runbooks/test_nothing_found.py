@@ -66,7 +66,7 @@ _NO_STATE = {
     "cert check": "reading fails where nothing listens; a missing certificate is a finding",
     "conntrack check": "figures, not a list",
     "csf find": "the address is in no list",
-    "csf pingdom show": "reading fails without a feed",
+    "csf pingdom show": "a feed that cannot be read is a finding",
     "hidepid show": "one figure, not a list",
     "host changes": "nothing changed",
     "mail queue check": "the queue is empty",
