@@ -126,4 +126,4 @@ def _name_place(place: str) -> Sequence[str]:
     return [*([f"e{enclosure}"] if enclosure.strip() else []), f"s{slot}"]
 
 
-SUDO = (SudoRule(_PROGRAM, *_SHOW, read_only=True),)
+SUDO = (SudoRule(_PROGRAM, *_SHOW, read_only=True, optional=True),)

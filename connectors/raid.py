@@ -189,5 +189,11 @@ def _parse_mismatch(line: str) -> tuple[str, int]:
 
 
 SUDO = (
-    SudoRule("/usr/sbin/mdadm", "--detail", WordPattern(r"/dev/md[A-Za-z0-9_]*"), read_only=True),
+    SudoRule(
+        "/usr/sbin/mdadm",
+        "--detail",
+        WordPattern(r"/dev/md[A-Za-z0-9_]*"),
+        read_only=True,
+        optional=True,  # only arrays need it
+    ),
 )

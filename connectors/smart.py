@@ -184,7 +184,7 @@ _SMARTCTL = "/usr/sbin/smartctl"
 _TYPE = WordPattern(r"[a-z][a-z0-9+]{1,20}(,[0-9]{1,3}(/[0-9]{1,3}){0,2}){1,3}")
 _NAME = WordPattern(r"([a-z]{1,8}/)?[A-Za-z0-9]{1,20}", prefix="/dev/")
 SUDO = (
-    SudoRule(_SMARTCTL, "--scan", "-j", read_only=True),
-    SudoRule(_SMARTCTL, *_READ, _NAME, read_only=True),
-    SudoRule(_SMARTCTL, *_READ, "-d", _TYPE, _NAME, read_only=True),
+    SudoRule(_SMARTCTL, "--scan", "-j", read_only=True, optional=True),
+    SudoRule(_SMARTCTL, *_READ, _NAME, read_only=True, optional=True),
+    SudoRule(_SMARTCTL, *_READ, "-d", _TYPE, _NAME, read_only=True, optional=True),
 )

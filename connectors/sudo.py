@@ -183,6 +183,7 @@ class SudoRule:
         read_only: whether it is for a query and changes nothing.
         risk: what someone with the login's key could do with it that no runbook does; "" for
             nothing.
+        optional: whether its runbooks work where the program is not installed.
     """
 
     def __init__(
@@ -191,8 +192,10 @@ class SudoRule:
         *words: RuleWord | Script,
         read_only: bool = False,
         risk: str = "",
+        optional: bool = False,
     ) -> None:
         self.read_only = read_only
+        self.optional = optional
         self.risk = risk
         self.script = program if isinstance(program, Script) else None
         self._given = words

@@ -130,7 +130,7 @@ def _parse_answer(
             rules.append(grants[int(rest)])
         elif kind == "program":
             grant = grants[int(rest)]
-            if not grant.rule.scripts:
+            if not grant.rule.scripts and not grant.rule.optional:
                 name = grant.rule.make_example(settings)[0]
                 programs.setdefault(name, []).extend(grant.runbooks)
         else:
