@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 
 import click
@@ -12,7 +13,6 @@ from bot.cli.context import FAILED, exit_on_errors, wants_json
 from bot.cli.database import COMMANDS as DATABASE
 from bot.cli.decisions import COMMANDS as DECISIONS
 from bot.cli.delegations import COMMANDS as DELEGATIONS
-from bot.cli.drift import drift_commands
 from bot.cli.environment import (
     ENVIRONMENT,
     check_own_runbooks,
@@ -35,7 +35,7 @@ from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.terminal import is_quiet
 from bot.cli.tree import tree_commands
 from bot.cli.webhooks import show_webhooks
-from bot.features import load_commands
+from bot.features import load_commands, load_hooks
 
 # Slow modules are imported by the command that needs them, so that `keyturn --help` is fast.
 
@@ -43,7 +43,10 @@ from bot.features import load_commands
 @click.group(
     cls=KeyturnCommand,
     epilog=EXIT_STATUS_HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "obj": ENVIRONMENT},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "obj": replace(ENVIRONMENT, load_hooks=load_hooks),
+    },
 )
 @click.version_option(version("keyturn"), prog_name="keyturn")
 def main() -> None:
@@ -143,7 +146,6 @@ for command in (
     *DATABASE,
     policy_commands,
     tree_commands,
-    drift_commands,
     schedule_commands,
     factor_commands,
     show_webhooks,

@@ -238,6 +238,7 @@ def build_foundation(
         lease_keeper=lease_keeper,
         sites=sites,
         rate_limits=RateLimits.from_person_limit(settings.requests_a_minute),
+        hooks=features.load_hooks(),
     )
     return Foundation(
         settings,
@@ -584,6 +585,7 @@ def build_service(
         run_health_checks=service_health.list_results,
         form_options=form_options,
         routers=features.load_routes(),
+        metrics=features.load_metrics(),
     )
     connections = ConnectionRegistry(ConnectionLimits.create_for_process(settings.proxy_networks))
     gauges = Gauges(

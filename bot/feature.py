@@ -8,11 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from bot.workflow.hooks import WorkflowHooks
+
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
+    from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
     from bot.maintenance.digest import DigestSection
+    from bot.slack.features import ChatWords
     from bot.slack.run_notices import BuildNotice
     from bot.web.pages import Pages
 
@@ -31,6 +35,11 @@ class Feature:
     load_pages: "Callable[[], Sequence[Pages]]" = tuple
     load_routes: "Callable[[], Sequence[APIRouter]]" = tuple
     """Routes of the API."""
+    load_hooks: "Callable[[], WorkflowHooks]" = WorkflowHooks
+    """What it does on the way of a run."""
+    load_words: "Callable[[], Sequence[ChatWords]]" = tuple
+    """Commands in chat."""
+    load_metrics: "Callable[[], Sequence[CollectMetrics]]" = tuple
     load_notices: "Callable[[], Sequence[BuildNotice]]" = tuple
     """Messages in chat about a run, beside its card."""
     load_digest: "Callable[[], Sequence[DigestSection]]" = tuple

@@ -17,7 +17,6 @@ from bot.execution import (
     stalled_runs,
     start_schedule,
 )
-from bot.execution.drift_readings import DriftReader
 from bot.execution.executor import Executor
 from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
@@ -48,9 +47,9 @@ from bot.workflow.agents import AgentActions
 from bot.workflow.break_glass import BreakGlassActions
 from bot.workflow.context import WorkflowContext
 from bot.workflow.delegations import DelegationActions
-from bot.workflow.drift import DriftActions
 from bot.workflow.enrol_factor import FactorEnrolment
 from bot.workflow.finish import end_run
+from bot.workflow.hooks import NO_WORKFLOW_HOOKS, WorkflowHooks, read_value_facts
 from bot.workflow.policy_changes import PolicyRecorder
 from bot.workflow.requests import RequestTerms
 from bot.workflow.schedules import ScheduleActions
@@ -100,8 +99,11 @@ class KeyturnService:
         self.factor_enrolment, self.step_up = FactorEnrolment(context), StepUpActions(context)
         self.break_glass = BreakGlassActions(context)
         self.delegations, self.grants = DelegationActions(context), GrantActions(context)
-        self.drift = DriftActions(context)
-        self._drift_reader = DriftReader(context, self._closing)
+        self._host_duties = [
+            duty
+            for build in context.hooks.build_host_duties
+            for duty in build(context, self._closing)
+        ]
         self.schedules = ScheduleActions(context)
         self.tokens = TokenActions(context)
         self.agents = AgentActions(context)
@@ -112,11 +114,19 @@ class KeyturnService:
         self._interrupted_runs: set[int] = set()
 
     @classmethod
-    def without_execution(cls, database: Database, policies: PolicySource) -> "KeyturnService":
-        """Return a service that reaches no host: a running service executes what it records."""
+    def without_execution(
+        cls, database: Database, policies: PolicySource, hooks: WorkflowHooks | None = None
+    ) -> "KeyturnService":
+        """Return a service that reaches no host: a running service executes what it records.
+
+        hooks: of the features.
+        """
         nothing = _NoExecution()
         active = PolicyWithoutBanned(policies, database)
-        return cls(WorkflowContext(database, active, nothing, nothing))
+        context = WorkflowContext(
+            database, active, nothing, nothing, hooks=hooks or NO_WORKFLOW_HOOKS
+        )
+        return cls(context)
 
     def bind(self, actions: Callable[[WorkflowContext], Actions]) -> Actions:
         """Return what people may do about the subject of a feature: its actions."""
@@ -251,7 +261,9 @@ class KeyturnService:
     def read_rebuild(self, host: str, *, view_rights: ViewRights | None) -> Rebuild:
         """Return what Keyturn has set on a host, from the runs that may be viewed."""
         with self._context.database.reading(view_rights) as tx:
-            return read_rebuild(tx, self._context.runbooks, host)
+            return read_rebuild(
+                tx, self._context.runbooks, host, read_value_facts(self._context, tx, host)
+            )
 
     def request_plan(self, number: int, *, person: str, digest: str, reason: str = "") -> Run:
         """Request what a plan shows. digest, reason: as for plans.request_plan()."""
@@ -474,15 +486,7 @@ class KeyturnService:
 
     def list_host_duties(self) -> Sequence[Callable[[], object]]:
         """Return the periodic duties that contact hosts, so they may be slow."""
-        return self.run_due_follow_ups, self.read_requested_keys, self.read_due_keys
-
-    def read_due_keys(self) -> None:
-        """Read the values that Keyturn set, where a reading is due."""
-        self._drift_reader.read_due_keys()
-
-    def read_requested_keys(self) -> None:
-        """Read the values whose reading a person asked for."""
-        self._drift_reader.read_due_keys(requested=True)
+        return [self.run_due_follow_ups, *self._host_duties]
 
     def wake_stalled_runs(self) -> None:
         """Advance runs that no worker is at: a freeze has ended, or a wake-up was lost."""

@@ -1,17 +1,20 @@
 """The services that the API works with, passed in once at start-up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
+from prometheus_client.metrics_core import Metric
 
 from bot.auth.rate_limit import RateLimit
-from bot.db.database import Database
+from bot.db.database import Database, Transaction
 from bot.model.check_result import CheckResult
 from bot.policy import PolicySource
 from bot.queries.form_options import FormOptions
 from bot.service import KeyturnService
+
+CollectMetrics = Callable[[Transaction], Iterable[Metric]]
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,8 @@ class ApiParts:
     """Seconds; the longest `wait` that a caller gets."""
     routers: Sequence[APIRouter] = ()
     """The routes of features."""
+    metrics: Sequence[CollectMetrics] = ()
+    """What features count."""
     form_options: FormOptions | None = None
     """The options that hosts list for the fields of forms."""
 

@@ -20,7 +20,7 @@ from bot.api.auth import (
 )
 from bot.api.deps import ApiParts
 from bot.audit import change_log, events
-from bot.db import drift, stats
+from bot.db import stats
 from bot.db.database import StoreUnavailable
 from bot.integrations import webhook_queue
 from bot.model.run import State
@@ -211,7 +211,7 @@ class _CurrentState(Collector):
             with self._parts.database.reading() as tx:
                 work = stats.count_open_work(tx)
                 deliveries = webhook_queue.count_deliveries(tx)
-                keys = drift.count_by_state(tx)
+                added = [one for collect in self._parts.metrics for one in collect(tx)]
         except StoreUnavailable:
             return
         runs = GaugeMetricFamily(
@@ -222,12 +222,7 @@ class _CurrentState(Collector):
         for state, runbook, count in work.open_runs:
             runs.add_metric([state, runbook], count)
         yield runs
-        watched = GaugeMetricFamily(
-            "keyturn_drift_keys", "Values that Keyturn set and watches.", labels=["state"]
-        )
-        for state, count in keys.items():
-            watched.add_metric([state], count)
-        yield watched
+        yield from added
         for name, description, n in _DELIVERY_GAUGES:
             gauge = GaugeMetricFamily(name, description, labels=["subscription"])
             for subscription, counts in deliveries.items():

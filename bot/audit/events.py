@@ -17,7 +17,7 @@ from bot.audit.event_type import (
     list_event_types,
 )
 from bot.model.agents import WRITTEN_BY_AGENT
-from bot.model.drift import DriftState
+from bot.model.drift_state import DriftState
 from bot.model.run import ENDED_STATES, RefusedBy, State, StepState, get_run_status
 from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
 from bot.model.times import SECOND, format_span

@@ -10,7 +10,7 @@ from bot.audit.change_log import Entry
 from bot.db import runs, tables, view_conditions
 from bot.db.database import Transaction
 from bot.model import host_patterns
-from bot.model.drift import DriftState
+from bot.model.drift_state import DriftState
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Decision, Run, State, format_approvers
 from bot.model.text import escape_to_one_line
 from bot.model.times import DAY

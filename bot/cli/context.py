@@ -14,7 +14,7 @@ import click
 if TYPE_CHECKING:
     from bot.db.database import Database
     from bot.model.run import Run
-    from bot.service import KeyturnService
+    from bot.service import KeyturnService, WorkflowHooks
     from bot.settings import Settings
 
 # Exit statuses for scripts. 2 is also click's own, and 130 is what shells expect for Ctrl-C.
@@ -37,6 +37,8 @@ class CommandEnvironment:
     read_settings: "Callable[[], Settings]"
     open_database: "Callable[..., AbstractContextManager[Database]]"
     """Opens the database of the settings, or another, and reports errors as exit_on_errors()."""
+    load_hooks: "Callable[[], WorkflowHooks] | None" = None
+    """Returns what features do on the way of a run."""
 
     @property
     def settings(self) -> "Settings":
@@ -116,7 +118,9 @@ def open_service(
         if acting_person and policies.get_policy().find_person(acting_person) is None:
             message = f"unknown person {acting_person}. {ACTING_PERSON_ADVICE}"
             exit_with_error(message, NOT_FOUND)
-        yield KeyturnService.without_execution(database, policies)
+        yield KeyturnService.without_execution(
+            database, policies, environment.load_hooks() if environment.load_hooks else None
+        )
 
 
 def run_to_data(environment: CommandEnvironment, run: "Run") -> Mapping[str, Any]:

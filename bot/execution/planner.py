@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from bot.db import runs
 from bot.db.database import Transaction
 from bot.execution.questions import create_query_function
-from bot.model.drift import get_key_name
+from bot.model.lasting_values import get_key_name
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.references import refer_to_run
 from bot.model.run import Run, State, StepState

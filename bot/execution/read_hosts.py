@@ -18,10 +18,9 @@ from bot.execution.batches import BatchQueue
 from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
 from bot.execution.ticket_check import add_ticket
 from bot.integrations.ticket_connection import TicketError
-from bot.model.drift import get_key_name
 from bot.model.run import RefusedBy, Run, State
 from bot.policy import NoPolicyError
-from bot.queries import drift, redundancy
+from bot.queries import redundancy
 from bot.queries.policy_result import bind_policy_result
 from bot.workflow.context import WorkflowContext, compute_plan_expiry
 from bot.workflow.finish import RunEnd, end_if_stopped, end_run, end_runs
@@ -206,10 +205,12 @@ class HostReader:
                 self._record_refusal(tx, run, summary=refusal, refused_by=RefusedBy.GUARD)
                 return
             notes = redundancy.list_margin_notes(tx, policy, legs, run=run.id)
-            key_name = get_key_name(self._context.runbooks, run)
-            rights = policy.get_requester_view_rights(run.requested_by, run.origin.agent)
-            notes = (*notes, *drift.list_plan_notes(tx, rights, run.host, key_name))
-            remaining = replace(remaining, notes=(*remaining.notes, *notes))
+            added = (
+                note
+                for list_notes in self._context.hooks.list_plan_notes
+                for note in list_notes(self._context, tx, policy, run)
+            )
+            remaining = replace(remaining, notes=(*remaining.notes, *notes, *added))
         expires = compute_plan_expiry(self._context, policy, run, now=tx.now)
         plan = resolve_plan(self._context, run, policy, remaining, expires_at=expires)
         plan = bind_policy_result(tx, policy, run, plan)

@@ -4,17 +4,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bot.feature import Feature
-from bot.features import erasure, wait_report
+from bot.features import drift, erasure, wait_report
+from bot.workflow.hooks import WorkflowHooks
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
+    from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
     from bot.maintenance.digest import DigestSection
     from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
 
 FEATURES: Sequence[Feature] = (
+    drift.FEATURE,
     erasure.FEATURE,
     wait_report.FEATURE,
 )
@@ -35,7 +38,24 @@ def load_routes() -> "Sequence[APIRouter]":
 def load_chat() -> "ChatFeatures":
     from bot.slack.features import ChatFeatures
 
-    return ChatFeatures([build for one in FEATURES for build in one.load_notices()])
+    return ChatFeatures(
+        notices=[build for one in FEATURES for build in one.load_notices()],
+        words=[words for one in FEATURES for words in one.load_words()],
+    )
+
+
+def load_hooks() -> WorkflowHooks:
+    found = [one.load_hooks() for one in FEATURES]
+    return WorkflowHooks(
+        on_run_end=[hook for one in found for hook in one.on_run_end],
+        list_plan_notes=[hook for one in found for hook in one.list_plan_notes],
+        read_value_facts=[hook for one in found for hook in one.read_value_facts],
+        build_host_duties=[hook for one in found for hook in one.build_host_duties],
+    )
+
+
+def load_metrics() -> "Sequence[CollectMetrics]":
+    return [collect for one in FEATURES for collect in one.load_metrics()]
 
 
 def load_digest() -> "Sequence[DigestSection]":

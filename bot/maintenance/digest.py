@@ -3,11 +3,9 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from bot.db import break_glass, drift, runs, schedules
+from bot.db import break_glass, runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import ScheduleState
-from bot.model.drift import DriftState
-from bot.model.text import format_count
 from bot.model.times import format_deadline
 from bot.policy import Policy
 
@@ -33,7 +31,6 @@ def render_digest(
     owned = {area.name for area in policy.organisation.areas.values() if person in area.owners}
     sections = [
         ("Needs a review by another person", [*_iterate_reviews(tx, policy, owned)]),
-        ("Changed outside Keyturn", [*_iterate_drift(tx, policy, owned)]),
         (f"Schedules that lapse within {_LAPSE_DAYS} days", [*_iterate_schedules(tx, owned)]),
         *((one.title, [*one.list_lines(tx, policy, owned)]) for one in added),
     ]
@@ -51,16 +48,6 @@ def _iterate_reviews(tx: Transaction, policy: Policy, owned: set[str]) -> Iterat
         run = runs.get_run(tx, one.run)
         if owned & {*run.areas}:
             yield f"run {run.id}: {policy.get_person_name(one.person)} {one.deed}, {run.title}"
-
-
-def _iterate_drift(tx: Transaction, policy: Policy, owned: set[str]) -> Iterator[str]:
-    hosts: dict[str, int] = {}
-    for key in drift.list_keys(tx, state=DriftState.CHANGED):
-        known = policy.inventory.hosts.get(key.host)
-        if known is not None and known.area in owned:
-            hosts[key.host] = hosts.get(key.host, 0) + 1
-    for host, number in hosts.items():
-        yield f"{host}: {format_count(number, 'value')}"
 
 
 def _iterate_schedules(tx: Transaction, owned: set[str]) -> Iterator[str]:

@@ -3,14 +3,11 @@
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bot.audit import change_log, events
-from bot.db import drift, runs, view_conditions
+from bot.db import runs, view_conditions
 from bot.db.database import Transaction
-from bot.db.drift import DriftKey
-from bot.model.drift import DriftState, get_key_name
+from bot.model.lasting_values import get_key_name
 from bot.model.plan import PlannedStep
 from bot.model.run import Decision, Run, State
-from bot.model.times import format_utc
 from runbooks import AnyRunbook
 
 _UNKNOWN_IN_GENERAL = (
@@ -47,6 +44,16 @@ class AdoptedValue:
     """Microseconds since 1970."""
     run: int
     """The run that set the value before."""
+
+
+@dataclass(frozen=True)
+class ValueFact:
+    """What a feature knows of a lasting value of a host."""
+
+    adopted: AdoptedValue | None = None
+    """The value that a person adopted instead of it."""
+    doubt: str = ""
+    """What is not known of it, as a sentence without its full stop."""
 
 
 @dataclass(frozen=True)
@@ -170,14 +177,23 @@ def describe_left_out(tx: Transaction, hidden_keys: Iterable[str], name: str) ->
     return "; ".join([*keys, f"runs that {name} may not view"])
 
 
-def read_rebuild(tx: Transaction, runbooks: Mapping[str, type[AnyRunbook]], host: str) -> Rebuild:
-    """Return what Keyturn has set on a host, as far as it may be viewed."""
+def read_rebuild(
+    tx: Transaction,
+    runbooks: Mapping[str, type[AnyRunbook]],
+    host: str,
+    facts: Mapping[str, ValueFact],
+) -> Rebuild:
+    """Return what Keyturn has set on a host, as far as it may be viewed.
+
+    facts: what is known of its values beside their runs.
+    """
     folded = fold_host(tx, runbooks, host)
-    keys = {key.name: key for key in drift.list_keys(tx, host=host)}
     adopted = [
-        keys[name] for name, _ in folded.get_last_runs() if name in keys and keys[name].adopted
+        fact.adopted
+        for name, _ in folded.get_last_runs()
+        if (fact := facts.get(name)) is not None and fact.adopted is not None
     ]
-    left_out = {key.name for key in adopted}
+    left_out = {one.key for one in adopted}
     last = [(name, run) for name, run in folded.get_last_runs() if name not in left_out]
     votes = runs.list_decisions_on(tx, [run.parent or run.id for _, run in last])
     values = [
@@ -195,43 +211,25 @@ def read_rebuild(tx: Transaction, runbooks: Mapping[str, type[AnyRunbook]], host
             f"What {key} is to be: a run that you may not view has set it last"
             for key in folded.hidden_keys
         ]
-    unknown += _list_unsure(folded, keys)
+    unknown += _list_unsure(folded, facts)
     acts = [_build_act(tx, request, found) for request, found in folded.acts.items() if found]
     return Rebuild(
         host,
         unknown,
         values,
-        [_build_adopted(tx, key) for key in adopted],
+        adopted,
         acts,
         [*folded.hidden_keys],
     )
 
 
-def _list_unsure(folded: FoldedRuns, keys: Mapping[str, DriftKey]) -> Iterator[str]:
+def _list_unsure(folded: FoldedRuns, facts: Mapping[str, ValueFact]) -> Iterator[str]:
     for run in folded.unsure.values():
         yield f"What run {run.id} ({run.title}) left on the host: it {run.state.phrase}"
     for name, _ in folded.get_last_runs():
-        key = keys.get(name)
-        if key is not None and key.state is not DriftState.AS_SET and name not in folded.unsure:
-            on_host = f": {key.value}" if key.value else ""
-            yield f"Why {name} is {key.state.label} since {format_utc(key.since_at)}{on_host}"
-
-
-def _build_adopted(tx: Transaction, key: DriftKey) -> AdoptedValue:
-    adopted = [
-        (entry, event)
-        for entry in change_log.list_entries_of_run(tx, key.run, [events.DriftAdopted.kind])
-        if isinstance(event := entry.event, events.DriftAdopted) and event.key == key.name
-    ]
-    entry, event = adopted[-1] if adopted else (None, None)
-    return AdoptedValue(
-        key.name,
-        key.set_value,
-        entry.person if entry else "",
-        event.reason if event else "",
-        entry.at if entry else key.since_at,
-        key.run,
-    )
+        fact = facts.get(name)
+        if fact is not None and fact.doubt and name not in folded.unsure:
+            yield fact.doubt
 
 
 def _build_act(tx: Transaction, request: str, found: Sequence[Run]) -> Act:

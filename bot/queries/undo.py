@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from bot.audit import change_log, events
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.model.drift import get_key_name, join_values
+from bot.model.lasting_values import get_key_name, join_values
 from bot.model.references import refer_to_run
 from bot.model.run import Run, State
 from bot.model.times import format_utc

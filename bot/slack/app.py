@@ -159,7 +159,7 @@ class SlackService:
                 on_unknown_account=partial(_log_unknown_account, database),
                 get_ban_notice=partial(_get_ban_notice, policies, database),
             ),
-            SlackCommands(service, database, policies, view_builder),
+            SlackCommands(service, database, policies, view_builder, features),
             DecisionHandler(service, database),
             RequestForms(service, database, policies, form_options, views),
             RunForms(service, database, view_builder, views),

@@ -31,7 +31,7 @@ from bot.slack import parsing, policy_commands, replies, unfurls
 from bot.slack.blocks import Message
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.delegation_command import DelegationCommands
-from bot.slack.drift_command import DriftCommands
+from bot.slack.features import NO_FEATURES, ChatFeatures
 from bot.slack.parsing import TypedCommand, TypedText
 from bot.slack.payloads import SharedLinks
 from bot.slack.run_facts import SlackRunViewBuilder
@@ -71,14 +71,15 @@ class SlackCommands:
         database: Database,
         policies: PolicySource,
         view_builder: SlackRunViewBuilder,
+        features: ChatFeatures = NO_FEATURES,
     ) -> None:
         self._service, self._database = service, database
         self._view_builder, self._policies = view_builder, policies
         self._schedule_commands = ScheduleCommands(service, database)
         delegation_commands = DelegationCommands(service, database, policies)
-        drift_commands = DriftCommands(service, database)
+        self._added_help = features.help
         # Any other first word belongs to a runbook.
-        self._handlers: Mapping[str, Callable[[TypedCommand], CommandAnswer]] = {
+        self._handlers: dict[str, Callable[[TypedCommand], CommandAnswer]] = {
             "": self._show_help,
             "help": self._show_help,
             "runs": self._list_runs,
@@ -109,7 +110,6 @@ class SlackCommands:
             "changed": lambda command: answer_changed_command(
                 command, database, person_names=view_builder.get_person_names()
             ),
-            "drift": drift_commands.answer_drift_command,
             "schedule": self._schedule_commands.answer_schedule_command,
             "freeze": self._list_freezes,
             "freezes": self._list_freezes,
@@ -118,6 +118,8 @@ class SlackCommands:
             "schedules": self._schedule_commands.list_schedules,
             replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
+        for words in features.words:
+            self._handlers |= words.build_handlers(service, database)
 
     @property
     def command_words(self) -> Sequence[str]:
@@ -348,7 +350,8 @@ class SlackCommands:
                 runbook
                 for runbook in load_catalogue().values()
                 if _can_request(command.policy, command.person, runbook, now=now)
-            ]
+            ],
+            self._added_help,
         )
 
     def _explain_words(self, typed: Sequence[str]) -> Message:
@@ -356,7 +359,7 @@ class SlackCommands:
         family = _list_runbooks_with_prefix(typed)
         if family:
             return replies.render_runbook_family(" ".join(typed), family)
-        found = replies.render_command_help(typed[0]) if typed else None
+        found = replies.render_command_help(typed[0], self._added_help) if typed else None
         return found or replies.render_runbook_help(
             self._find_runbook(typed[0] if typed else "", typed)[0]
         )

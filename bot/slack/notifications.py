@@ -1,14 +1,11 @@
 """Notify people of a run beside its card: alerts, copies for approvers, and reminders."""
 
 from bot.model.run import State
-from bot.model.text import format_count
-from bot.queries.drift import describe_drift
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     Inline,
     Message,
     bold,
-    bullet_list,
     code,
     context,
     emoji,
@@ -19,7 +16,6 @@ from bot.slack.blocks import (
     quote,
     rich_text,
     rich_text_section,
-    shorten_text,
     user_mention,
 )
 from bot.slack.client import MessageLocation
@@ -28,7 +24,7 @@ from bot.slack.run_message import render_card, render_decided
 from bot.slack.run_notices import RunNotice
 from bot.slack.run_posts import COPY, RunPosts
 
-_MAX_DRIFT, _MAX_COPIES, _MAX_NAMES = 5, 10, 10
+_MAX_COPIES, _MAX_NAMES = 10, 10
 
 
 async def send_break_glass_alerts(posts: RunPosts, *, alert_channel: str) -> None:
@@ -77,34 +73,6 @@ def render_break_glass_alert(run_view: SlackRunView) -> Message:
     if break_glass.active_until is not None:
         facts += f" · active until {format_date(break_glass.active_until)} at the latest"
     return Message(format_notification(text), [rich_text(*parts), context(facts)])
-
-
-async def send_drift_alert(posts: RunPosts, *, default_channel: str) -> None:
-    """Post in the area's channel what changed outside Keyturn on a host, once.
-
-    default_channel: C…, for areas without one; "" if there is none.
-    """
-    channel = posts.run_view.channel or default_channel
-    if posts.run_view.drift and channel:
-        slot = f"drift {posts.run_view.drift[0].announced_at}"
-        await posts.try_post_once(slot, render_drift_alert(posts.run_view), channel)
-
-
-def render_drift_alert(run_view: SlackRunView) -> Message:
-    """Render the message about the values of one host that changed outside Keyturn."""
-    keys = run_view.drift
-    title = f"{keys[0].host}: {format_count(len(keys), 'value')} changed outside Keyturn"
-    items = [
-        [f"{shorten_text(describe_drift(key), 400)}. ", code(f"{COMMAND} drift {key.id}")]
-        for key in keys[:_MAX_DRIFT]
-    ]
-    more = len(keys) - _MAX_DRIFT
-    items += [[f"and {more} more"]] if more > 0 else []
-    page = [rich_text_section(link(run_view.drift_url, "Open"))] if run_view.drift_url else []
-    return Message(
-        format_notification(title),
-        [rich_text(rich_text_section(bold(title)), bullet_list(*items), *page)],
-    )
 
 
 async def send_notice(posts: RunPosts, notice: RunNotice, *, default_channel: str) -> None:

@@ -38,7 +38,6 @@ from bot.slack.home import HomeTabs, list_concerned_users
 from bot.slack.notifications import (
     build_reminders,
     send_break_glass_alerts,
-    send_drift_alert,
     send_notice,
     update_copies,
 )
@@ -343,7 +342,6 @@ class Outbox:
         await attempt.deliver_part(
             send_break_glass_alerts(posts, alert_channel=self._alert_channel)
         )
-        await attempt.deliver_part(send_drift_alert(posts, default_channel=default_channel))
         for notice in run_view.notices:
             await attempt.deliver_part(send_notice(posts, notice, default_channel=default_channel))
         if run_view.run.state is State.PLANNED:

@@ -48,11 +48,6 @@ _COMMAND_HELP = (
     ("privately WORDS HOST…", "a check that only you see in chat; log and web pages record it"),
     ("runs [HOST] [TEXT]", "the newest runs, on a host, or with a text such as 203.0.113.9"),
     ("changed 1h|02:00 [±30m] [HOST]", "what changed in the last hour, or around 02:00"),
-    ("drift [HOST|N]", "what changed outside Keyturn, and what may have changed it"),
-    ("drift restore N because …", "request again what set a value"),
-    ("drift adopt N because …", "accept the value on the host; nothing is sent"),
-    ("drift expect N until TIME because …", "let a value vary for a while"),
-    ("drift read HOST", "read a host now"),
     ("run N", "show a run"),
     (
         "plan WORDS HOST…",
@@ -104,12 +99,15 @@ _COMMAND_SYNONYMS = {
 }
 
 
-def render_command_help(word: str) -> Message | None:
-    """Explain a command such as `approve`; return None if *word* is not a command."""
+def render_command_help(word: str, added: Sequence[tuple[str, str]] = ()) -> Message | None:
+    """Explain a command such as `approve`; return None if *word* is not a command.
+
+    added: the help of features' commands.
+    """
     name = _COMMAND_SYNONYMS.get(word.lower(), word.lower())
     entries = [
         _render_command(usage, purpose)
-        for usage, purpose in _COMMAND_HELP
+        for usage, purpose in (*_COMMAND_HELP, *added)
         if usage.split()[0] == name or usage == word.lower()
     ]
     if not entries:
@@ -178,8 +176,13 @@ def render_page_link(notice: str, url: str) -> Message:
     return Message(format_notification(notice), [rich_text(line)])
 
 
-def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
-    """List the runbooks that this person can request, and the commands."""
+def render_overview(
+    runbooks: Sequence[type[AnyRunbook]], added: Sequence[tuple[str, str]] = ()
+) -> Message:
+    """List the runbooks that this person can request, and the commands.
+
+    added: the help of features' commands.
+    """
     if runbooks:
         entries = [_render_runbook_entry(runbook) for runbook in runbooks[:_MAX_RUNBOOKS]]
         parts = [rich_text_section(bold("You can request")), bullet_list(*entries)]
@@ -189,7 +192,8 @@ def render_overview(runbooks: Sequence[type[AnyRunbook]]) -> Message:
         parts = [
             rich_text_section(bold("You cannot request anything: no host or no rule allows it."))
         ]
-    commands = [_render_command(usage, purpose) for usage, purpose in _COMMAND_HELP]
+    entries = (*_COMMAND_HELP, *added)
+    commands = [_render_command(usage, purpose) for usage, purpose in entries]
     reason = ["Add ", code("because …"), " to give a reason, which approvers see."]
     parts += [
         rich_text_section(bold("Commands")),

@@ -7,14 +7,12 @@ from bot.audit import change_log, events
 from bot.db import schedules, view_conditions
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
-from bot.db.drift import DriftKey
 from bot.model.agents import format_requester, get_agent_name
 from bot.model.references import hide_references, list_referenced_runs, show_references
 from bot.model.run import Decision, Run, State, StepRecord
 from bot.model.view_rights import ViewRights, create_own_runs_only
 from bot.policy import NoPolicyError, Person, Policy, PolicySource
 from bot.policy.people import Area
-from bot.queries.drift import list_announced_keys
 from bot.queries.questions import Discussion, get_answerer
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.queries.schedule_details import ScheduleDetails
@@ -109,10 +107,6 @@ class SlackRunView:
     """The runs of its open counter-proposals."""
     proposed_values: ProposedValues | None = None
     """Of a counter-proposal that is not accepted yet."""
-    drift: Sequence[DriftKey] = ()
-    """The values of its host that changed outside Keyturn, if its messages list them."""
-    drift_url: str = ""
-    """Address of the page about them, or ""."""
     now: int = 0
     """Microseconds by the database's clock."""
 
@@ -184,8 +178,6 @@ class SlackRunViewBuilder:
             freeze_after_approval=". ".join(
                 filter(None, (view.freeze_after_approval, view.expiry_before_freeze_ends))
             ),
-            drift=list_announced_keys(tx, run),
-            drift_url=f"{self.base_url}/drift?host={run.host}" if self.base_url else "",
             now=view.now,
         )
         return (

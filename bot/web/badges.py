@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from bot.db.schedules import FireOutcome, ScheduleState
-from bot.model.drift import DriftState
 from bot.model.run_states import StatusDisplay, Tone
 from bot.queries.host_status import HostKeyKind, Reachability
 
@@ -75,21 +74,6 @@ HOST_KEY_BADGES: Mapping[HostKeyKind, StatusDisplay] = {
     ),
     HostKeyKind.CHANGED: StatusDisplay(
         "Mismatch", Tone.DANGER, "alert", "The host key does not match the pinned key."
-    ),
-}
-
-DRIFT_BADGES: Mapping[DriftState, StatusDisplay] = {
-    DriftState.AS_SET: StatusDisplay(
-        "As set", Tone.SUCCESS, "check", "It is as Keyturn set it, or as a person accepted it."
-    ),
-    DriftState.CHANGED: StatusDisplay(
-        "Changed outside", Tone.DANGER, "swap", "Something other than Keyturn changed it."
-    ),
-    DriftState.MISSING: StatusDisplay(
-        "Missing", Tone.DANGER, "question", "It is not there, or cannot be set now."
-    ),
-    DriftState.UNREADABLE: StatusDisplay(
-        "Cannot be read", Tone.WARNING, "alert", "The last reading failed."
     ),
 }
 

@@ -2,10 +2,9 @@
 
 from fastapi import APIRouter, Response
 
-from bot.db import break_glass, drift, runs, schedules, search
+from bot.db import break_glass, runs, schedules, search
 from bot.db.database import Transaction
 from bot.db.schedules import ScheduleState
-from bot.model.drift import DRIFTED_STATES
 from bot.model.run import Run, State
 from bot.model.times import to_datetime, to_microseconds
 from bot.policy import Policy
@@ -41,7 +40,12 @@ def show_home(visit: Visit) -> Response:
         proposals = pending.list_counter_proposals(tx, visit.person)
         failed_filter = search.RunFilter(states=_FAILED_STATES, since=now - _DAY)
         failed = search.find_run_numbers(tx, failed_filter, most=_MAX_RUNS)
-        keys = drift.list_keys(tx, most=_MAX_RUNS)
+        tiles = [
+            tile
+            for pages in visit.deps.pages
+            if pages.build_tiles
+            for tile in pages.build_tiles(tx)
+        ]
         # By due time, the active ones first.
         known = schedules.list_schedules(tx)
         counter: ResultCounter = visit.request.app.state.result_counter
@@ -57,7 +61,7 @@ def show_home(visit: Visit) -> Response:
         latest=latest,
         proposals=proposals,
         failed_count=len(failed),
-        drifted_count=sum(key.state in DRIFTED_STATES for key in keys),
+        tiles=tiles,
         next_schedule=next(
             (one for one in known if one.state is ScheduleState.ACTIVE and one.due_at), None
         ),

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter
 
+from bot.db.database import Transaction
+
 
 @dataclass(frozen=True)
 class PageLink:
@@ -20,6 +22,15 @@ class PageLink:
 
 
 @dataclass(frozen=True)
+class HomeTile:
+    """Something on Home that a person should look at."""
+
+    count: str
+    label: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Pages:
     """The pages of a feature."""
 
@@ -27,6 +38,8 @@ class Pages:
     section: str = ""
     """The page of the menu to which they belong."""
     links: Sequence[PageLink] = ()
+    build_tiles: Callable[[Transaction], Sequence[HomeTile]] | None = None
+    """Returns what Home shows, from what its reader may view."""
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ _QUOTED_PATTERN = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
 # Pages that belong to another page of the menu.
 _SECTIONS = {
     "/changes": "/runs",
-    "/drift": "/hosts",
     "/redundancy": "/hosts",
     "/health": "/policy",
 }
@@ -146,7 +145,6 @@ def load_templates() -> Jinja2Templates:
         "reachability_badge": badges.REACHABILITY_BADGES,
         "host_key_badge": badges.HOST_KEY_BADGES,
         "effect_badge": badges.EFFECT_BADGES,
-        "drift_badge": badges.DRIFT_BADGES,
     }
     environment.globals.update(variables)
     environment.filters.update(

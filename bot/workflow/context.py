@@ -12,6 +12,7 @@ from bot.model.run import Run
 from bot.model.times import DAY, HOUR, MINUTE
 from bot.policy import NoPolicyError, Policy, PolicySource
 from bot.workflow.dispatch import Dispatcher
+from bot.workflow.hooks import NO_WORKFLOW_HOOKS, WorkflowHooks
 from bot.workflow.rate_limit import RateLimits
 from connectors.command import NO_HOOKS, Answer, Command, Query, RunHooks
 from connectors.step_marker import StepMarker
@@ -75,6 +76,8 @@ class WorkflowContext:
     sites: frozenset[str] | None = None
     # The rate limits of requests; None for no limit.
     rate_limits: RateLimits | None = None
+    # What features do on the way of a run.
+    hooks: WorkflowHooks = NO_WORKFLOW_HOOKS
 
 
 def compute_plan_expiry(context: WorkflowContext, policy: Policy, run: Run, *, now: int) -> int:

@@ -11,7 +11,6 @@ from bot.db.database import Transaction
 from bot.model.run import ACTIVE_STATES, STATES_BEFORE_INTENT, RefusedBy, Run, State
 from bot.policy import Policy
 from bot.queries import stop_reasons
-from bot.workflow import drift_watch
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.open_probation import find_open_probation
 from runbooks import Report
@@ -82,7 +81,8 @@ def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEn
         # Checks hold no host lock.
         if ending.state is not State.UNKNOWN and run.kind != "check":
             release_host_lock(context, tx, run)
-        drift_watch.watch_run(context, tx, run)
+        for take_part in context.hooks.on_run_end:
+            take_part(context, tx, run)
         announce_run_change(tx, run)
         for child in left.get(run.id, ()):
             end_run(context, tx, child, State.WITHDRAWN, _explain_withdrawal(ending))

@@ -16,6 +16,7 @@ from bot.model.sequence import LEFT_OUT, MAX_PARTS, REBUILD, label_part, list_pa
 from bot.policy import Policy
 from bot.queries.rebuild import SetValue, describe_left_out, read_rebuild
 from bot.workflow.context import WorkflowContext
+from bot.workflow.hooks import read_value_facts
 from bot.workflow.requests import (
     RequestTerms,
     check_host,
@@ -37,7 +38,7 @@ def request_rebuild(
     """
     policy = context.policies.get_policy()
     with context.database.reading(policy.get_view_rights(terms.person)) as tx:
-        rebuild = read_rebuild(tx, context.runbooks, host)
+        rebuild = read_rebuild(tx, context.runbooks, host, read_value_facts(context, tx, host))
         name = policy.get_person_name(terms.person)
         left_out = describe_left_out(tx, rebuild.hidden_keys, name)
     if not rebuild.values:

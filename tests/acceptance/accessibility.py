@@ -8,9 +8,10 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
-from bot.db import drift
 from bot.db.database import Database
-from bot.model.drift import Candidate, DriftState
+from bot.features.drift import rows as drift
+from bot.features.drift.state import Candidate
+from bot.model.drift_state import DriftState
 from bot.model.run import StepState
 from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.acceptance.browsing import CONTRAST, Server, Visit, open_window

@@ -9,12 +9,14 @@ import pytest
 from ruamel.yaml import YAML
 from sqlalchemy import update
 
-from bot.db import drift, runs, tables
+from bot.db import runs, tables
 from bot.db.database import Database
-from bot.db.drift import DriftKey
-from bot.model.drift import DriftState
+from bot.features.drift import rows as drift
+from bot.features.drift.actions import DriftActions
+from bot.features.drift.details import read_details
+from bot.features.drift.rows import DriftKey
+from bot.model.drift_state import DriftState
 from bot.model.run import Run, State
-from bot.queries.drift import read_details
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
@@ -22,6 +24,7 @@ from connectors.ssh_pool import SshPool
 from runbooks.agents import BlockAgent
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
+from tests.drift_keys import read_due_keys
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
 from tests.policies import write_policy
@@ -63,7 +66,7 @@ class WebServer:
     def read_now(self, service: KeyturnService) -> DriftKey:
         with self.database.transaction() as tx:
             tx.sql.execute(update(tables.drift_key).values(next_at=0))
-        service.read_due_keys()
+        read_due_keys(service)
         with self.database.reading() as tx:
             (key,) = drift.list_keys(tx)
         return key
@@ -103,7 +106,9 @@ def test_drift_of_a_value_changed_by_hand_is_found_explained_and_restored(web: W
     logins = [one.account for one in details.candidates if one.kind == "login"]
     # Only a server that root has started writes them down, and other tests log in meanwhile.
     assert web.sshd.user in logins or os.geteuid() != 0
-    again = service.drift.restore_value(key.id, person="dora", origin=WEB, reason="a mistake")
+    again = service.bind(DriftActions).restore_value(
+        key.id, person="dora", origin=WEB, reason="a mistake"
+    )
     web.work(service)
     again = web.get_run(again.id)
     assert again.plan

@@ -14,6 +14,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from bot.db import runs
+from bot.features import load_hooks
 from bot.model.run import Run, State
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
@@ -46,7 +47,7 @@ class Site:
         self.database = create_sqlite_database(directory / "keyturn.db")
         self.queue = ManualDispatcher()
         self.service = KeyturnService(
-            WorkflowContext(self.database, policies, self.fleet, self.queue)
+            WorkflowContext(self.database, policies, self.fleet, self.queue, hooks=load_hooks())
         )
 
     def finish(self, run: Run) -> Run:

@@ -5,9 +5,10 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from bot.db import drift, runs
+from bot.db import runs
 from bot.db.database import Database
-from bot.model.drift import DriftState
+from bot.features.drift import rows as drift
+from bot.model.drift_state import DriftState
 from bot.model.run import RequestOrigin
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService
@@ -18,6 +19,7 @@ from tests.bench.farm import Farm
 from tests.bench.measurements import Part, set_maximum, table
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import ManualDispatcher
+from tests.drift_keys import read_due_keys
 
 _HOSTS, _DAY = 1000, 86400
 # The scheduler asks so often whether a reading is due.
@@ -37,12 +39,12 @@ def measure(hosts: int) -> Part:
             service = KeyturnService(context)
             context.policies.get_policy()
             cpu = time.process_time()
-            service.read_due_keys()
+            read_due_keys(service)
             reading = (time.process_time() - cpu) / hosts
             _check(database, hosts)
             cpu = time.process_time()
             for _ in range(_SAMPLE):
-                service.read_due_keys()
+                read_due_keys(service)
             poll = (time.process_time() - cpu) / _SAMPLE
             database.close()
     share = (reading * _HOSTS + poll * _POLLS) / _DAY * 100

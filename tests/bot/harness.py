@@ -9,6 +9,7 @@ from typing import Any
 from bot.audit import change_log
 from bot.db import runs
 from bot.db.database import Database, Transaction
+from bot.features import load_hooks
 from bot.model.references import list_referenced_runs, show_references
 from bot.model.run import RequestOrigin, Run
 from bot.policy import Policy, PolicyDirectory
@@ -102,6 +103,8 @@ def open_harness(
     if database is not None:
         add_schema(store)
     fleet, dispatcher = ToyFleet(), ManualDispatcher()
-    context = WorkflowContext(store, policies, fleet, dispatcher, runbooks=RUNBOOKS)
+    context = WorkflowContext(
+        store, policies, fleet, dispatcher, runbooks=RUNBOOKS, hooks=load_hooks()
+    )
     yield Harness(KeyturnService(context), context, fleet, dispatcher, policies)
     store.close()

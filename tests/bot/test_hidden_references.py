@@ -26,6 +26,7 @@ from tests.bot.restricted_view import restricted_rules
 from tests.bot.slack.chat import open_chat
 from tests.bot.slack.test_home import open_home
 from tests.bot.web.conftest import create_site
+from tests.drift_keys import read_due_keys
 from tests.policies import PEOPLE
 from tests.toy import BreakSwitch, KeepSwitch, SetSwitch, TakeDown
 
@@ -69,10 +70,10 @@ def undo(harness: Harness, run: Run) -> Run:
     return harness.get_run(asked.id)
 
 
-def read_due_keys(harness: Harness) -> None:
+def read_all_keys(harness: Harness) -> None:
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(next_at=0))
-    harness.service.read_due_keys()
+    read_due_keys(harness.service)
 
 
 @pytest.fixture
@@ -92,7 +93,7 @@ def fill(harness: Harness) -> Crossing:
     hidden = [keep(harness, name, VALUE, "zelda", REASON) for name in ("fan", "lamp", "pump")]
     # Outside Keyturn, so that no host has the hidden value any more: a plan says what a host has.
     harness.fleet.hosts["lb1"] |= {"fan": "dim", "lamp": "dim", "pump": "off"}
-    read_due_keys(harness)
+    read_all_keys(harness)
     shown = [undo(harness, run) for run in own[1:]]
     shown.append(harness.request(KeepSwitch(host="lb1", name="fan", value="red"), "dora"))
     rebuilt = harness.service.request_rebuild("lb1", new_host="web1", person="dora", origin=WEB)

@@ -21,12 +21,14 @@ from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.audit import verification
 from bot.auth.rate_limit import RateLimit
-from bot.db import break_glass, drift, host_contacts, locks
+from bot.db import break_glass, host_contacts, locks
 from bot.db.database import Database, Transaction
 from bot.db.host_contacts import LastContact
-from bot.features import load_routes
+from bot.features import load_hooks, load_routes
+from bot.features.drift import rows as drift
+from bot.features.drift.state import Candidate
 from bot.model.check_result import create_ok_result, create_warning_result
-from bot.model.drift import Candidate, DriftState
+from bot.model.drift_state import DriftState
 from bot.model.run import State, StepState
 from bot.model.signing import SigningKey
 from bot.queries.form_options import FormOptions
@@ -193,7 +195,7 @@ def _start_service(directory: Path) -> Generator[_Service]:
     with database.transaction() as tx:
         verification.open_log(tx)
     fleet, queue = _script_fleet(policies.get_policy().inventory), ManualDispatcher()
-    context = WorkflowContext(database, policies, fleet, queue)
+    context = WorkflowContext(database, policies, fleet, queue, hooks=load_hooks())
     service = KeyturnService(context)
     api = build_api(
         ApiParts(

@@ -18,12 +18,13 @@ from typing import Any
 
 from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
-from bot.db import drift
-from bot.db.drift import DriftKey
-from bot.model.drift import DriftState
+from bot.features.drift import rows as drift
+from bot.features.drift.actions import DriftActions
+from bot.features.drift.details import describe_drift
+from bot.features.drift.rows import DriftKey
+from bot.model.drift_state import DriftState
 from bot.model.text import escape_control
 from bot.model.times import to_datetime
-from bot.queries.drift import describe_drift
 from connectors.command import Shell
 from tests.playground import demo_history, sample_company
 from tests.playground.fleet import SHOP_PLACES, LoopbackFleet, get_agents_file
@@ -123,7 +124,7 @@ def show_drift(fleet: LoopbackFleet, service: Service) -> bool:
     command = f"sed -i /{demo_history.AGENT.partition('/')[0]}/d {file}"
     heading(f"Someone logs in to web1 and unblocks {demo_history.AGENT} by hand:  {command}")
     fleet.hosts["web1"].type_by_hand(command)
-    service.keyturn.service.drift.read_host_now("web1", person="olga")
+    service.keyturn.service.bind(DriftActions).read_host_now("web1", person="olga")
     database = service.keyturn.database
 
     def find_drift() -> DriftKey | None:

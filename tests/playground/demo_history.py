@@ -15,6 +15,7 @@ from bot.audit import verification
 from bot.db import migrations, outbox, runs, tables
 from bot.db.database import Database, Transaction
 from bot.db.host_contacts import ContactRecorder
+from bot.features import load_hooks
 from bot.model import request_form, signing
 from bot.model.run import RequestOrigin, State
 from bot.model.schedule import parse_timing
@@ -24,6 +25,7 @@ from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from runbooks import AnyRunbook
+from tests.drift_keys import read_due_keys
 
 REASON = "demo"
 AGENT = "EvilBot/2"
@@ -88,7 +90,7 @@ def record_history(directory: Path, *, now: int) -> None:
     contacts = ContactRecorder(database)
     fleet.on_contact = contacts.record_contact
     queue = _Queue(contacts)
-    service = KeyturnService(WorkflowContext(database, policies, fleet, queue))
+    service = KeyturnService(WorkflowContext(database, policies, fleet, queue, hooks=load_hooks()))
     try:
         _play_days(service, database, queue)
         _block_agent(service, database, queue)
@@ -176,7 +178,7 @@ def _block_agent(service: KeyturnService, database: _PastDatabase, queue: _Queue
     service.approve_run(run.id, person="olga", digest=digest, reason=REASON)
     _advance(service, queue)
     database.now += _HOUR
-    service.read_due_keys()
+    read_due_keys(service)
 
 
 def _advance(service: KeyturnService, queue: _Queue) -> None:
@@ -192,7 +194,7 @@ def _read_keys(service: KeyturnService, database: Database) -> None:
     """
     with database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(next_at=tx.now))
-    service.read_due_keys()
+    read_due_keys(service)
     with database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(next_at=tx.now + _DAY))
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.db import drift
 from bot.db.database import Database
-from bot.model.drift import DriftState
+from bot.features.drift import rows as drift
+from bot.model.drift_state import DriftState
 from connectors.inventory import Host
 from tests.playground import daemon, demo_history, sample_company, stray_processes
 from tests.playground import sshd as sshd_module

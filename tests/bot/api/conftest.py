@@ -12,7 +12,7 @@ from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.auth.rate_limit import RateLimit
 from bot.db.database import Database
-from bot.features import load_routes
+from bot.features import load_metrics, load_routes
 from bot.queries.banned_people import PolicyWithoutBanned
 from runbooks import load_catalogue
 from tests.bot.harness import Harness
@@ -77,6 +77,7 @@ def create_api_harness(
         rate_limit,
         longest_wait=longest_wait,
         routers=load_routes(),
+        metrics=load_metrics(),
     )
     api = build_api(parts)
     app = Starlette()

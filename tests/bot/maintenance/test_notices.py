@@ -299,7 +299,6 @@ def test_owners_get_one_email_digest_a_week(post: Post) -> None:
         for name in ("adam", "stan")
     )
     assert "  - run 1: Dora Developer ran a change without approval, toy set lb1 lamp on" in text
-    assert "Changed outside Keyturn:\n  - none" in text
     assert text.endswith("\n\nhttps://keyturn.example.com/\n")
     assert "the edge" not in other
     assert "run 1" not in other

@@ -8,9 +8,11 @@ from typing import Any
 
 from sqlalchemy import update
 
-from bot.db import drift, outbox, runs, schedules, tables
+from bot.db import outbox, runs, schedules, tables
 from bot.db.schedules import Schedule, ScheduleState
-from bot.model.drift import Candidate, DriftState
+from bot.features.drift import rows as drift
+from bot.features.drift.state import Candidate
+from bot.model.drift_state import DriftState
 from bot.slack import modals
 from connectors.errors import CommandError
 from tests.bot.authenticator_app import enrol_and_step_up

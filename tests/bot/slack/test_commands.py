@@ -9,6 +9,7 @@ import pytest
 
 from bot.auth import sessions
 from bot.db import runs, search
+from bot.features import load_chat
 from bot.model.run import State
 from bot.policy import Policy, PolicyDirectory
 from bot.slack import changed_command
@@ -94,6 +95,7 @@ async def test_help_test_covers_every_slack_command(chat: Chat):
         chat.harness.database,
         chat.harness.policies,
         SlackRunViewBuilder(chat.harness.policies, team="T1", base_url=""),
+        load_chat(),
     )
     assert set(commands.command_words) == set(BUILT_IN)
 

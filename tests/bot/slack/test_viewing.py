@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.features import load_chat
 from bot.model.run import State
 from bot.slack.commands import SlackCommands
 from bot.slack.run_facts import SlackRunViewBuilder
@@ -75,7 +76,7 @@ async def test_viewing_test_covers_every_slack_command(chat: Chat):
     harness = chat.harness
     run_views = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=PAGES)
     known = SlackCommands(
-        harness.service, harness.database, harness.policies, run_views
+        harness.service, harness.database, harness.policies, run_views, load_chat()
     ).command_words
     decided = (*ABOUT_ONE, *LISTS, *TELLS_OF_NONE, *REQUESTS)
     assert {text.split(" ")[0] for text in decided} == {"", *known}

@@ -14,8 +14,8 @@ from bot.audit.event_type import Event
 from bot.auth import agents, tokens
 from bot.db import history, tables
 from bot.db.database import Database
-from bot.db.drift import NoSuchKeyError
 from bot.db.schedules import NoSuchSchedule
+from bot.features.drift.rows import NoSuchKeyError
 from bot.maintenance import check_installation
 from bot.maintenance.installation import Installation
 from bot.maintenance.key_rotation import rotate_signing_key

@@ -22,6 +22,7 @@ from connectors.errors import CommandError
 from tests.bot.clock import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules
+from tests.drift_keys import read_due_keys
 from tests.policies import get_starter_rules
 from tests.toy import BreakSwitch, KeepSwitch, SetSwitch
 
@@ -153,7 +154,7 @@ def test_rebuild_lists_what_keyturn_does_not_know(pair: Harness):
     pair.fleet.hosts["lb1"]["lamp"] = "dim"
     with pair.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(next_at=0))
-    pair.service.read_due_keys()
+    read_due_keys(pair.service)
     unknown = pair.service.read_rebuild("lb1", view_rights=None).unknown
     assert unknown[0].startswith("What was set up without Keyturn")
     assert (
@@ -383,7 +384,7 @@ def test_undo_of_a_value_that_changed_outside_names_the_change(pair: Harness):
     pair.fleet.hosts["lb1"]["lamp"] = "red"
     with pair.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(next_at=0))
-    pair.service.read_due_keys()
+    read_due_keys(pair.service)
     run = pair.service.request_undo(1, person="dora", origin=WEB)
     pair.run_queued_work()
     ended = pair.get_run(run.id)

@@ -8,17 +8,20 @@ import pytest
 from sqlalchemy import update
 
 from bot.audit import change_log
-from bot.db import drift, locks, outbox, stops, tables
-from bot.db.drift import DriftKey, NoSuchKeyError
+from bot.db import locks, outbox, stops, tables
+from bot.features.drift import rows as drift
+from bot.features.drift.actions import DriftActions
+from bot.features.drift.details import get_answer_right, read_details
+from bot.features.drift.rows import DriftKey, NoSuchKeyError
 from bot.model.approvals import ApprovalRequirements
-from bot.model.drift import DriftState
+from bot.model.drift_state import DriftState
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
-from bot.queries.drift import get_answer_right, read_details
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
 from connectors.errors import UnreachableError
 from tests.bot.harness import WEB, Harness
+from tests.drift_keys import read_due_keys, read_requested_keys
 from tests.toy import KeepSwitch, SetSwitch
 
 MINUTE = 60 * 1_000_000
@@ -53,7 +56,7 @@ def set_drift_times(harness: Harness, **values: int | None) -> None:
 def read_keys_now(harness: Harness) -> DriftKey:
     """Have every key read now; return the first."""
     set_drift_times(harness, next_at=0)
-    harness.service.read_due_keys()
+    read_due_keys(harness.service)
     return list_keys(harness)[0]
 
 
@@ -79,7 +82,7 @@ def test_change_is_watched_and_first_read_ten_minutes_later(db_harness: Harness)
     assert key.set_value == "on"
     assert key.next_at - key.good_at == 10 * MINUTE
     asked = db_harness.fleet.asked
-    db_harness.service.read_due_keys()
+    read_due_keys(db_harness.service)
     assert db_harness.fleet.asked == asked
 
 
@@ -225,7 +228,7 @@ def test_drift_reading_is_discarded_when_a_run_changed_the_value_meanwhile(db_ha
 
     db_harness.fleet.before_query = set_meanwhile
     set_drift_times(db_harness, next_at=0)
-    service.read_due_keys()
+    read_due_keys(service)
     assert get_only_key(db_harness).state is AS_SET
 
 
@@ -238,7 +241,7 @@ def test_two_processes_read_each_drift_key_once(db_harness: Harness):
 
     def read(service: KeyturnService) -> None:
         barrier.wait()
-        service.read_due_keys()
+        read_due_keys(service)
 
     threads = [threading.Thread(target=read, args=(one,)) for one in services]
     for thread in threads:
@@ -253,7 +256,7 @@ def test_drift_readings_of_other_sites_are_left_to_their_workers(db_harness: Har
     elsewhere = KeyturnService(replace(db_harness.context, sites=frozenset({"ams"})))
     set_drift_times(db_harness, next_at=0)
     asked = db_harness.fleet.asked
-    elsewhere.read_due_keys()
+    read_due_keys(elsewhere)
     assert db_harness.fleet.asked == asked
 
 
@@ -274,7 +277,7 @@ def test_adopted_drift_value_is_as_set_until_it_changes_again(db_harness: Harnes
     run = run_keep_switch(db_harness)
     number = change_by_hand(db_harness).id
     sent = len(db_harness.fleet.sent)
-    actions = db_harness.service.drift
+    actions = db_harness.service.bind(DriftActions)
     key = actions.adopt_value(number, person="olga", reason="dim is better")
     assert (key.state, key.set_value) == (AS_SET, "dim")
     assert len(db_harness.fleet.sent) == sent
@@ -295,7 +298,7 @@ def test_drift_expectation_covers_a_value_until_it_lapses(db_harness: Harness):
     number = change_by_hand(db_harness).id
     with db_harness.database.reading() as tx:
         until = tx.now + HOUR
-    key = db_harness.service.drift.expect_value(
+    key = db_harness.service.bind(DriftActions).expect_value(
         number, person="olga", until=until, reason="test of the lamp"
     )
     assert key.state is AS_SET
@@ -324,7 +327,7 @@ def test_invalid_drift_expectation_is_refused(
     run_keep_switch(db_harness)
     key = get_only_key(db_harness)
     with pytest.raises(InvalidRequestError, match=message):
-        db_harness.service.drift.expect_value(
+        db_harness.service.bind(DriftActions).expect_value(
             *(key.id,),
             person="olga",
             until=key.good_at + until,
@@ -336,7 +339,7 @@ def test_invalid_drift_expectation_is_refused(
 def test_drift_is_answered_only_by_people_who_can_approve_the_change(db_harness: Harness):
     run = run_keep_switch(db_harness)
     number = change_by_hand(db_harness).id
-    actions = db_harness.service.drift
+    actions = db_harness.service.bind(DriftActions)
     with pytest.raises(NotAllowed, match="only people who can approve toy keep on lb1"):
         actions.adopt_value(number, person="dora", reason="it was me")
     assert db_harness.list_entry_kinds(run)[-1] == "drift answer refused"
@@ -360,7 +363,7 @@ def test_drift_answer_needs_the_second_factor_of_the_run_when_its_requester_left
 def test_restore_of_a_drifted_value_requests_the_same_change_again(db_harness: Harness):
     run = run_keep_switch(db_harness)
     number = change_by_hand(db_harness).id
-    again = db_harness.service.drift.restore_value(
+    again = db_harness.service.bind(DriftActions).restore_value(
         number, person="dora", origin=WEB, reason="back to it"
     )
     db_harness.run_queued_work()
@@ -372,14 +375,14 @@ def test_restore_of_a_drifted_value_requests_the_same_change_again(db_harness: H
 
 def test_drift_of_a_host_is_read_on_demand_at_most_every_ten_seconds(db_harness: Harness):
     run_keep_switch(db_harness)
-    actions = db_harness.service.drift
+    actions = db_harness.service.bind(DriftActions)
     assert actions.read_host_now("lb1", person="dora") == 0
     set_drift_times(db_harness, read_at=0)
     for _ in range(2):  # to ask again does not disturb a reading
         assert actions.read_host_now("lb1", person="dora") == 1
         assert get_only_key(db_harness).requested_at is not None
     db_harness.fleet.hosts["lb1"]["lamp"] = "dim"
-    db_harness.service.read_requested_keys()
+    read_requested_keys(db_harness.service)
     assert get_only_key(db_harness).state is CHANGED
     assert get_only_key(db_harness).requested_at is None
     assert actions.read_host_now("lb2", person="dora") == 0
@@ -404,13 +407,13 @@ def test_requested_reading_does_not_wait_for_hosts_that_do_not_answer(db_harness
         tx.sql.execute(
             update(tables.drift_key).where(tables.drift_key.c.host == "lb2").values(next_at=0)
         )
-    periodic = threading.Thread(target=db_harness.service.read_due_keys)
+    periodic = threading.Thread(target=read_due_keys, args=(db_harness.service,))
     periodic.start()
     try:
         assert asked.wait(30)
-        assert db_harness.service.drift.read_host_now("lb1", person="dora") == 1
+        assert db_harness.service.bind(DriftActions).read_host_now("lb1", person="dora") == 1
         began = time.monotonic()
-        db_harness.service.read_requested_keys()
+        read_requested_keys(db_harness.service)
         assert time.monotonic() - began < 5
         read, waiting = list_keys(db_harness)
         assert (read.host, read.requested_at) == ("lb1", None)
@@ -424,13 +427,13 @@ def test_requested_reading_that_fails_is_over(db_harness: Harness):
     run_keep_switch(db_harness)
     change_by_hand(db_harness)
     set_drift_times(db_harness, read_at=0)
-    assert db_harness.service.drift.read_host_now("lb1", person="dora") == 1
+    assert db_harness.service.bind(DriftActions).read_host_now("lb1", person="dora") == 1
 
     def refuse(host: str) -> None:
         raise UnreachableError(f"{host} does not answer")
 
     db_harness.fleet.before_query = refuse
-    db_harness.service.read_requested_keys()
+    read_requested_keys(db_harness.service)
     key = get_only_key(db_harness)
     assert (key.state, key.requested_at) == (CHANGED, None)
 

@@ -3,17 +3,17 @@
 import pytest
 from pydantic import Field
 
-from bot.model.drift import (
-    DriftState,
+from bot.features.drift.state import (
     Expectation,
     Reading,
     compute_next_reading,
     compute_state,
     evaluate_plan,
     find_number,
-    get_key_name,
     parse_range,
 )
+from bot.model.drift_state import DriftState
+from bot.model.lasting_values import get_key_name
 from bot.model.run import RequestOrigin, Run, State
 from connectors.command import QueryRunner, Shell
 from runbooks import Change, Host, Plan, Step, load_catalogue

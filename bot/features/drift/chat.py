@@ -2,31 +2,79 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from bot.db import drift
 from bot.db.database import Database
-from bot.db.drift import DriftKey
+from bot.features.drift import rows
+from bot.features.drift.actions import DriftActions
+from bot.features.drift.details import (
+    DriftDetails,
+    describe_drift,
+    list_announced_keys,
+    read_details,
+)
+from bot.features.drift.rows import DriftKey
+from bot.features.drift.state import Candidate
 from bot.model import times
-from bot.model.drift import DRIFTED_STATES, Candidate
+from bot.model.drift_state import DRIFTED_STATES
 from bot.model.errors import InvalidRequestError
 from bot.model.text import align_rows, format_count
-from bot.queries.drift import DriftDetails, describe_drift, read_details
 from bot.service import KeyturnService
 from bot.slack import replies
 from bot.slack.blocks import (
     Message,
     bold,
+    bullet_list,
     code,
     format_notification,
+    link,
     preformatted,
     rich_text,
     rich_text_section,
     shorten_text,
 )
+from bot.slack.features import AnswerCommand, ChatWords
 from bot.slack.parsing import TypedCommand, parse_number, split_ticket
+from bot.slack.run_notices import NoticeContext, RunNotice
 from connectors.command import quote_text
 
 _MAX_LISTED, _MAX_ALERTED, _MAX_CANDIDATES = 20, 5, 15
 _USAGE = f"{replies.COMMAND} drift"
+
+
+_HELP = (
+    ("drift [HOST|N]", "what changed outside Keyturn, and what may have changed it"),
+    ("drift restore N because …", "request again what set a value"),
+    ("drift adopt N because …", "accept the value on the host; nothing is sent"),
+    ("drift expect N until TIME because …", "let a value vary for a while"),
+    ("drift read HOST", "read a host now"),
+)
+
+
+def _build_handlers(service: KeyturnService, database: Database) -> Mapping[str, AnswerCommand]:
+    return {"drift": DriftCommands(service, database).answer_drift_command}
+
+
+WORDS = ChatWords(_HELP, _build_handlers)
+
+
+def build_drift_alert(context: NoticeContext) -> RunNotice | None:
+    """Return what changed outside Keyturn on the host of a run, for the channel of its area."""
+    keys = list_announced_keys(context.tx, context.run)
+    if not keys:
+        return None
+    title = f"{keys[0].host}: {format_count(len(keys), 'value')} changed outside Keyturn"
+    items = [
+        [f"{shorten_text(describe_drift(key), 400)}. ", code(f"{_USAGE} {key.id}")]
+        for key in keys[:_MAX_ALERTED]
+    ]
+    more = len(keys) - _MAX_ALERTED
+    items += [[f"and {more} more"]] if more > 0 else []
+    address = f"{context.base_url}/drift?host={context.run.host}"
+    page = [rich_text_section(link(address, "Open"))] if context.base_url else []
+    message = Message(
+        format_notification(title),
+        [rich_text(rich_text_section(bold(title)), bullet_list(*items), *page)],
+    )
+    return RunNotice(f"drift {keys[0].announced_at}", message)
 
 
 class DriftCommands:
@@ -55,12 +103,12 @@ class DriftCommands:
             if is_number:
                 details = read_details(tx, policy, _parse_number(first), person=command.person)
                 return render_details(details, command.zone)
-            keys = drift.list_keys(tx, host=name, most=_MAX_LISTED)
+            keys = rows.list_keys(tx, host=name, most=_MAX_LISTED)
         return render_keys(keys)
 
     def _restore_value(self, command: TypedCommand, rest: str) -> Message | None:
         words, ticket = split_ticket(rest.split())
-        run = self._service.drift.restore_value(
+        run = self._service.bind(DriftActions).restore_value(
             _parse_number(" ".join(words)),
             person=command.person,
             origin=command.origin,
@@ -70,7 +118,7 @@ class DriftCommands:
         return replies.build_reply_if_ended(run)
 
     def _adopt_value(self, command: TypedCommand, rest: str) -> Message:
-        key = self._service.drift.adopt_value(
+        key = self._service.bind(DriftActions).adopt_value(
             _parse_number(rest), person=command.person, reason=command.reason
         )
         return replies.build_text_reply(
@@ -87,7 +135,7 @@ class DriftCommands:
         with self._database.reading(command.view_rights) as tx:
             now = tx.now
         lapses = times.parse_deadline(when, now=now, zone=command.zone)
-        key = self._service.drift.expect_value(
+        key = self._service.bind(DriftActions).expect_value(
             _parse_number(number),
             person=command.person,
             until=lapses,
@@ -100,7 +148,7 @@ class DriftCommands:
 
     def _read_host(self, command: TypedCommand, rest: str) -> Message:
         host = rest.lower()
-        count = self._service.drift.read_host_now(host, person=command.person)
+        count = self._service.bind(DriftActions).read_host_now(host, person=command.person)
         state = (
             f"{format_count(count, 'value')} to read, which takes some seconds"
             if count

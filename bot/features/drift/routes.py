@@ -21,9 +21,10 @@ from bot.api.schemas_in import (
     Word,
     to_microseconds,
 )
-from bot.db import drift
-from bot.model.drift import DriftState
-from bot.queries.drift import DriftDetails, read_details
+from bot.features.drift import rows
+from bot.features.drift.actions import DriftActions
+from bot.features.drift.details import DriftDetails, read_details
+from bot.model.drift_state import DriftState
 
 router = APIRouter(tags=["drift"], route_class=IdempotentRoute)
 
@@ -132,7 +133,7 @@ def list_drift(
 ) -> DriftListOut:
     """Those that are not as set come first. At most 500."""
     with parts.database.reading(caller.view_rights) as tx:
-        found = drift.list_keys(tx, host=query.host or "", state=query.state)
+        found = rows.list_keys(tx, host=query.host or "", state=query.state)
     return DriftListOut.model_validate({"keys": found})
 
 
@@ -144,7 +145,7 @@ def list_drift(
 )
 def read_drift(parts: Parts, caller: RequestCaller, name: HostName) -> ReadingOut:
     """Values that were read in the last ten seconds are not read again."""
-    return ReadingOut(keys=parts.service.drift.read_host_now(name, person=caller.id))
+    return ReadingOut(keys=parts.service.bind(DriftActions).read_host_now(name, person=caller.id))
 
 
 @router.get("/drift/{number}", operation_id="getDrift", summary="Get a watched value")
@@ -163,7 +164,7 @@ def adopt_drift(
 ) -> DriftKeyDetailsOut:
     """Nothing is sent to the host. People who can approve the change can adopt a value."""
     with _record_token_use(parts, caller, number, "adopt"):
-        parts.service.drift.adopt_value(number, person=caller.id, reason=body.reason)
+        parts.service.bind(DriftActions).adopt_value(number, person=caller.id, reason=body.reason)
     return get_drift(parts, caller, number)
 
 
@@ -177,7 +178,7 @@ def expect_drift(
 ) -> DriftKeyDetailsOut:
     """Until then, another value is no drift. People who can approve the change can do this."""
     with _record_token_use(parts, caller, number, "expect"):
-        parts.service.drift.expect_value(
+        parts.service.bind(DriftActions).expect_value(
             number,
             person=caller.id,
             until=to_microseconds(body.until) or 0,
@@ -197,7 +198,7 @@ def restore_drift(
     parts: Parts, caller: RequestCaller, number: RunId, body: UndoIn, response: Response
 ) -> schemas.RunDetailsOut:
     """Returns a run, which is planned and approved like any other."""
-    run = parts.service.drift.restore_value(
+    run = parts.service.bind(DriftActions).restore_value(
         number,
         person=caller.id,
         origin=caller.origin,
@@ -212,5 +213,5 @@ def _record_token_use(
     parts: ApiParts, caller: Caller, number: int, action: str
 ) -> AbstractContextManager[None]:
     with parts.database.reading(caller.view_rights) as tx:
-        key = drift.get_key(tx, number)
+        key = rows.get_key(tx, number)
     return records.record_token_use(caller, action, run=key.run, host=key.host, key=key.name)

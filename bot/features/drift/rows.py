@@ -9,7 +9,8 @@ from sqlalchemy import Row, Select, delete, func, select, update
 
 from bot.db import tables, view_conditions
 from bot.db.database import Transaction
-from bot.model.drift import Candidate, DriftState, Expectation, parse_range
+from bot.features.drift.state import Candidate, Expectation, parse_range
+from bot.model.drift_state import DriftState
 from connectors.errors import DomainError
 
 _row = tables.drift_key.c

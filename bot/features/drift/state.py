@@ -6,14 +6,13 @@ A key is what a change gave a lasting value: a host, and the name that its runbo
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from bot.model.canonical import hash_canonical
-from bot.model.run import Run
+from bot.model.drift_state import DriftState
+from bot.model.lasting_values import join_values
 from bot.model.times import DAY, HOUR, MINUTE
-from runbooks import AnyRunbook, Plan
+from runbooks import Plan
 
 # A value is often changed back, or changed again, soon after a change.
 FIRST_DELAY = 10 * MINUTE
@@ -25,27 +24,6 @@ _MAX_TEXT = 300
 # A float holds such numbers exactly.
 _MAX_NUMBER = 10**15
 _NUMBER = re.compile(r"-?\d[\d,_]*(?:\.\d+)?", re.ASCII)
-
-
-class DriftState(StrEnum):
-    AS_SET = "as_set"
-    CHANGED = "changed"  # by something other than Keyturn
-    MISSING = "missing"  # the runbook refuses: what it set is not there, or cannot be set now
-    UNREADABLE = "unreadable"  # the host could not be read
-
-    @property
-    def label(self) -> str:
-        return _LABELS[self]
-
-
-_LABELS = {
-    DriftState.AS_SET: "as set",
-    DriftState.CHANGED: "changed outside",
-    DriftState.MISSING: "missing",
-    DriftState.UNREADABLE: "cannot be read",
-}
-# A person should know of them.
-DRIFTED_STATES = frozenset({DriftState.CHANGED, DriftState.MISSING})
 
 
 @dataclass(frozen=True)
@@ -92,18 +70,6 @@ class Candidate:
     """login, start, sudo, package or keyturn; "unread" for a source that could not be read."""
     account: str
     description: str
-
-
-def get_key_name(runbooks: Mapping[str, type[AnyRunbook]], run: Run) -> str:
-    """Return the name of the key that a run sets; "" if it sets none."""
-    runbook = runbooks.get(run.runbook)
-    if runbook is None or not runbook.sets or run.kind != "change" or run.timing or run.hosts:
-        return ""
-    try:
-        return runbook.model_validate(run.values).key_name
-    except ValueError:
-        # The runbook has other fields by now.
-        return ""
 
 
 def evaluate_plan(plan: Plan) -> Reading:
@@ -157,8 +123,3 @@ def parse_range(text: str) -> tuple[float, float]:
     if len(known) != 2 or known[0] > known[1]:
         raise ValueError("write the range as LOWEST..HIGHEST, such as 1000..2000")
     return known[0], known[1]
-
-
-def join_values(values: Sequence[str]) -> str:
-    """Return values of steps as one text, each once."""
-    return "; ".join(dict.fromkeys(filter(None, values)))[:_MAX_TEXT]

@@ -3,11 +3,13 @@
 import pytest
 from sqlalchemy import update
 
-from bot.db import drift, tables
-from bot.db.drift import DriftKey
+from bot.db import tables
+from bot.features.drift import rows as drift
+from bot.features.drift.rows import DriftKey
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, open_chat
 from tests.bot.slack.json_walk import list_texts
+from tests.drift_keys import read_due_keys
 from tests.ticket_system import require_unreachable_tickets
 from tests.toy import KeepSwitch
 
@@ -21,7 +23,7 @@ async def dim_by_hand(chat: Chat, *, host: str = "lb1", name: str = "lamp") -> D
     harness.fleet.hosts[host][name] = "dim"
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(next_at=0))
-    harness.service.read_due_keys()
+    read_due_keys(harness.service)
     await chat.settle()
     with harness.database.reading() as tx:
         return drift.list_keys(tx)[0]

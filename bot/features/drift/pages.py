@@ -1,20 +1,61 @@
 """Drift pages: what changed outside Keyturn, what may have changed it, and the answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from bot.db import drift
-from bot.model.drift import DRIFTED_STATES, DriftState
+from bot.db.database import Transaction
+from bot.features.drift import rows
+from bot.features.drift.actions import DriftActions
+from bot.features.drift.details import read_details
+from bot.model.drift_state import DRIFTED_STATES, DriftState
+from bot.model.run_states import StatusDisplay, Tone
 from bot.model.times import DEADLINE_EXAMPLES, parse_deadline
-from bot.queries.drift import read_details
+from bot.web.pages import HomeTile, PageLink, Pages
 from bot.web.templating import get_reader_zone
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError
+from connectors.inventory import Host
 
 router = APIRouter(prefix="/drift")
+
+
+def _build_tiles(tx: Transaction) -> Sequence[HomeTile]:
+    """Count what is not as set, for Home."""
+    drifted = sum(key.state in DRIFTED_STATES for key in rows.list_keys(tx, most=_MAX_KEYS))
+    return [HomeTile(f"{drifted}", "changed outside Keyturn", "/drift")] if drifted else []
+
+
+def _find_host_page(host: Host) -> str:
+    return f"/drift?host={host.name}"
+
+
+PAGES = Pages(
+    router,
+    section="/hosts",
+    links=[
+        PageLink("hosts", "Drift", lambda: "/drift", "swap"),
+        PageLink("host", "Drift", _find_host_page, "swap"),
+    ],
+    build_tiles=_build_tiles,
+)
+# How the pages show each state.
+_BADGES: Mapping[DriftState, StatusDisplay] = {
+    DriftState.AS_SET: StatusDisplay(
+        "As set", Tone.SUCCESS, "check", "It is as Keyturn set it, or as a person accepted it."
+    ),
+    DriftState.CHANGED: StatusDisplay(
+        "Changed outside", Tone.DANGER, "swap", "Something other than Keyturn changed it."
+    ),
+    DriftState.MISSING: StatusDisplay(
+        "Missing", Tone.DANGER, "question", "It is not there, or cannot be set now."
+    ),
+    DriftState.UNREADABLE: StatusDisplay(
+        "Cannot be read", Tone.WARNING, "alert", "The last reading failed."
+    ),
+}
 
 FilterQuery = Annotated[str, Query(max_length=100)]
 _MAX_KEYS = 500
@@ -31,9 +72,10 @@ def list_keys(visit: Visit, host: FilterQuery = "", state: str = "") -> Response
     wanted = DriftState(state) if state in set(DriftState) else None
     name = host.strip().lower()
     with visit.read_viewable() as tx:
-        keys = drift.list_keys(tx, host=name, state=wanted, most=_MAX_KEYS)
+        keys = rows.list_keys(tx, host=name, state=wanted, most=_MAX_KEYS)
     return visit.render(
-        "drift.html",
+        "drift/drift.html",
+        badges=_BADGES,
         keys=keys,
         states=[*DriftState],
         typed={"host": name, "state": wanted or ""},
@@ -54,7 +96,8 @@ def _render_key(
     with visit.read_viewable() as tx:
         details = read_details(tx, visit.policy, number, person=visit.person)
     return visit.render(
-        "drift_key.html",
+        "drift/drift_key.html",
+        badges=_BADGES,
         refusal=refusal,
         notice=_DONE_NOTICES.get(visit.done, ""),
         typed=visit.form,
@@ -72,15 +115,15 @@ _action = partial(add_action, router, page="/drift/{number}", render=_render_key
 def read_key(visit: Visit, number: IdPath) -> str:
     """Have the values of the host read now."""
     with visit.read_viewable() as tx:
-        host = drift.get_key(tx, number).host
-    visit.service.drift.read_host_now(host, person=visit.person)
+        host = rows.get_key(tx, number).host
+    visit.service.bind(DriftActions).read_host_now(host, person=visit.person)
     return f"/drift/{number}?done=read"
 
 
 @_action("/{number}/restore")
 def restore_value(visit: Visit, number: IdPath) -> str:
     """Plan again what set the value, and redirect to its plan."""
-    run = visit.service.drift.restore_value(
+    run = visit.service.bind(DriftActions).restore_value(
         number,
         person=visit.person,
         origin=visit.origin,
@@ -94,7 +137,7 @@ def restore_value(visit: Visit, number: IdPath) -> str:
 @_action("/{number}/adopt")
 def adopt_value(visit: Visit, number: IdPath) -> str:
     """Accept the value on the host."""
-    visit.service.drift.adopt_value(
+    visit.service.bind(DriftActions).adopt_value(
         number, person=visit.person, reason=visit.reason, session=visit.session
     )
     return f"/drift/{number}?done=adopted"
@@ -106,7 +149,7 @@ def expect_value(visit: Visit, number: IdPath) -> str:
     zone = get_reader_zone(visit.request)
     with visit.read_viewable() as tx:
         until = parse_deadline(visit.form.get("until", ""), now=tx.now, zone=zone)
-    visit.service.drift.expect_value(
+    visit.service.bind(DriftActions).expect_value(
         number,
         person=visit.person,
         until=until,

@@ -4,12 +4,14 @@ import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
-from bot.db import drift, tables
-from bot.db.drift import DriftKey
-from bot.model.drift import DriftState
+from bot.db import tables
+from bot.features.drift import rows as drift
+from bot.features.drift.rows import DriftKey
+from bot.model.drift_state import DriftState
 from bot.model.run import State
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
+from tests.drift_keys import read_due_keys
 from tests.ticket_system import require_unreachable_tickets
 from tests.toy import KeepSwitch
 
@@ -28,7 +30,7 @@ def key(site: Site) -> DriftKey:
 def read_again(site: Site) -> DriftKey:
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(next_at=0, read_at=0))
-    site.harness.service.read_due_keys()
+    read_due_keys(site.harness.service)
     with site.database.reading() as tx:
         return drift.list_keys(tx)[0]
 
@@ -123,6 +125,6 @@ def test_watched_value_is_read_again_on_demand(site: Site, key: DriftKey):
     page = send(site.browser("dora"), f"/drift/{key.id}/read")
     assert "Keyturn reads the host within seconds" in page.text
     site.harness.fleet.hosts["lb1"]["lamp"] = "on"
-    site.harness.service.read_due_keys()
+    read_due_keys(site.harness.service)
     with site.database.reading() as tx:
         assert drift.get_key(tx, key.id).state is DriftState.AS_SET

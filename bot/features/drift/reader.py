@@ -5,7 +5,7 @@ the change log only when the state of a key changes.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,24 +13,24 @@ from functools import partial
 from threading import Event
 
 from bot.audit import change_log, events
-from bot.db import drift, locks, outbox, runs, stops
+from bot.db import locks, outbox, runs, stops
 from bot.db.database import Transaction
-from bot.db.drift import DriftKey, NoSuchKeyError
 from bot.execution.planner import load_runbook
-from bot.model.drift import (
-    DRIFTED_STATES,
+from bot.features.drift import rows
+from bot.features.drift.rows import DriftKey, NoSuchKeyError
+from bot.features.drift.state import (
     MESSAGE_INTERVAL,
     Candidate,
-    DriftState,
     Reading,
     compute_next_reading,
     compute_state,
     evaluate_plan,
 )
+from bot.features.drift.watch import log_end
+from bot.model.drift_state import DRIFTED_STATES, DriftState
 from bot.model.times import to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy
 from bot.workflow.context import WorkflowContext
-from bot.workflow.drift_watch import log_end
 from connectors import clock, history
 from connectors.errors import CommandError, HostError, ParseError
 from runbooks import Change, OddRowRefused, Refused, read_plan
@@ -83,9 +83,7 @@ class DriftReader:
         hosts = policy.inventory.hosts.values()
         others = {host.name for host in hosts if sites is not None and host.site not in sites}
         with database.reading() as tx:
-            due = drift.list_due_keys(
-                tx, requested=requested, other_hosts=others, most=_BATCH_SIZE
-            )
+            due = rows.list_due_keys(tx, requested=requested, other_hosts=others, most=_BATCH_SIZE)
             if not due or stops.get_stop_of_everything(tx) or self.closing.is_set():
                 return []
         with database.transaction() as tx:
@@ -94,7 +92,7 @@ class DriftReader:
             for key in due:
                 # A run is changing the host: what it leaves is read after it.
                 delay = _LOCKED_DELAY if key.host in locked else _CLAIM_TIME
-                own = drift.claim_reading(tx, key, next_at=tx.now + delay)
+                own = rows.claim_reading(tx, key, next_at=tx.now + delay)
                 if own is not None and key.host not in locked:
                     claimed.append(own)
             # If all of them are locked, the others have to wait for the next call.
@@ -191,7 +189,7 @@ class DriftReader:
     ) -> DriftKey | None:
         """Store a reading; None if a run or a person has changed the key meanwhile."""
         try:
-            stored = drift.lock_key(tx, key.id)
+            stored = rows.lock_key(tx, key.id)
         except NoSuchKeyError:
             return None
         if stored != key or locks.get_lock(tx, key.host) is not None:
@@ -199,7 +197,7 @@ class DriftReader:
         if reading.state is DriftState.UNREADABLE and key.state in DRIFTED_STATES:
             # What is known of it stays true until a reading says otherwise.
             next_at = compute_next_reading(key.host, DriftState.UNREADABLE, now=tx.now)
-            drift.store_key(tx, replace(key, next_at=next_at, requested_at=None))
+            rows.store_key(tx, replace(key, next_at=next_at, requested_at=None))
             return None
         state, expectation = _compute_state(key, reading, tx.now), key.expectation
         has_lapsed = expectation is not None and tx.now >= expectation.until
@@ -225,8 +223,14 @@ class DriftReader:
         if is_new:
             log_end(tx, key)
             _log_drift(tx, new)
-        drift.store_key(tx, new)
+        rows.store_key(tx, new)
         return new
+
+
+def build_duties(context: WorkflowContext, closing: Event) -> Sequence[Callable[[], None]]:
+    """Return the readings that people asked for, and the periodic ones, as two duties."""
+    reader = DriftReader(context, closing)
+    return [partial(reader.read_due_keys, requested=True), reader.read_due_keys]
 
 
 def _compute_state(key: DriftKey, reading: Reading, now: int) -> DriftState:
@@ -261,12 +265,12 @@ def _announce_drift(tx: Transaction, keys: Sequence[DriftKey]) -> None:
     ]
     if not new:
         return
-    last = drift.get_last_announcement(tx, new[0].host)
+    last = rows.get_last_announcement(tx, new[0].host)
     if last is not None and tx.now - last < MESSAGE_INTERVAL:
         # They are read again when the next message may be sent.
         for key in new:
-            drift.store_key(tx, replace(key, next_at=last + MESSAGE_INTERVAL))
+            rows.store_key(tx, replace(key, next_at=last + MESSAGE_INTERVAL))
         return
     for key in new:
-        drift.store_key(tx, replace(key, announced_at=tx.now))
+        rows.store_key(tx, replace(key, announced_at=tx.now))
     outbox.announce_run(tx, new[0].run)

@@ -1,18 +1,22 @@
 """Drift as people see it: which values changed outside Keyturn, when, and who may answer."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry
-from bot.db import drift, runs, search, view_conditions
+from bot.db import runs, search, view_conditions
 from bot.db.database import Transaction
-from bot.db.drift import DriftKey
-from bot.model.drift import DRIFTED_STATES, Candidate, DriftState
+from bot.features.drift import rows
+from bot.features.drift.rows import DriftKey
+from bot.features.drift.state import Candidate
+from bot.model.drift_state import DRIFTED_STATES, DriftState
+from bot.model.lasting_values import get_key_name
 from bot.model.run import Run
 from bot.model.times import DAY, format_utc
-from bot.model.view_rights import ViewRights
 from bot.policy import Policy, PolicyRequest
+from bot.queries.rebuild import AdoptedValue, ValueFact
+from bot.workflow.context import WorkflowContext
 
 # The check whose output names who did what on a host.
 CANDIDATE_CHECK = "host changes"
@@ -47,7 +51,7 @@ class DriftDetails:
 
 def read_details(tx: Transaction, policy: Policy, number: int, *, person: str) -> DriftDetails:
     """Return a key with its candidates and log entries. Raises NoSuchKeyError."""
-    key = drift.get_key(tx, number)
+    key = rows.get_key(tx, number)
     run = runs.get_run(tx, key.run)
     rights = tx.view_rights
     is_hidden = rights is not None and not rights.can_view(
@@ -138,26 +142,61 @@ def list_announced_keys(tx: Transaction, run: Run) -> list[DriftKey]:
     """Return the drifted keys of a run's host that one message to chat lists with the run's."""
     if run.kind != "change" or not run.is_ended:
         return []
-    own = [key for key in drift.list_keys_of_run(tx, run.id) if key.state in DRIFTED_STATES]
+    own = [key for key in rows.list_keys_of_run(tx, run.id) if key.state in DRIFTED_STATES]
     times = {key.announced_at for key in own if key.announced_at is not None}
     if not times:
         return []
-    found = drift.list_keys(tx, host=run.host)
+    found = rows.list_keys(tx, host=run.host)
     return [key for key in found if key.state in DRIFTED_STATES and key.announced_at in times]
 
 
 def list_plan_notes(
-    tx: Transaction, rights: ViewRights, host: str, key_name: str
+    context: WorkflowContext, tx: Transaction, policy: Policy, run: Run
 ) -> Sequence[str]:
     """Return what an approver should know of a value that changed outside Keyturn.
 
-    rights: of the requester; the plan names no run that they may not view, nor what it has set.
+    The plan names no run that its requester may not view, nor what it has set.
     """
-    key = drift.find_key(tx, host, key_name) if key_name else None
+    key_name = get_key_name(context.runbooks, run)
+    key = rows.find_key(tx, run.host, key_name) if key_name else None
     if key is None or key.state not in DRIFTED_STATES:
         return ()
+    rights = policy.get_requester_view_rights(run.requested_by, run.origin.agent)
     with view_conditions.viewing_as(tx, rights):
         is_viewable = bool(view_conditions.list_viewable(tx, [key.run]))
     if not is_viewable:
         return (f"{describe_drift(replace(key, set_value=''))}.",)
     return (f"{describe_drift(key)} (run {key.run}).",)
+
+
+def read_value_facts(tx: Transaction, host: str) -> Mapping[str, ValueFact]:
+    """Return which values of a host a person adopted, and which are not as set."""
+    return {
+        key.name: ValueFact(
+            _find_adoption(tx, key) if key.adopted else None,
+            _describe_doubt(key) if key.state is not DriftState.AS_SET else "",
+        )
+        for key in rows.list_keys(tx, host=host)
+    }
+
+
+def _find_adoption(tx: Transaction, key: DriftKey) -> AdoptedValue:
+    adopted = [
+        (entry, event)
+        for entry in change_log.list_entries_of_run(tx, key.run, [events.DriftAdopted.kind])
+        if isinstance(event := entry.event, events.DriftAdopted) and event.key == key.name
+    ]
+    entry, event = adopted[-1] if adopted else (None, None)
+    return AdoptedValue(
+        key.name,
+        key.set_value,
+        entry.person if entry else "",
+        event.reason if event else "",
+        entry.at if entry else key.since_at,
+        key.run,
+    )
+
+
+def _describe_doubt(key: DriftKey) -> str:
+    on_host = f": {key.value}" if key.value else ""
+    return f"Why {key.name} is {key.state.label} since {format_utc(key.since_at)}{on_host}"

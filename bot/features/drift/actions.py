@@ -4,25 +4,21 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from bot.audit import change_log, events, refusals
-from bot.db import drift, runs
+from bot.db import runs
 from bot.db.database import Transaction
-from bot.db.drift import DriftKey
-from bot.model.drift import (
-    DriftState,
-    Expectation,
-    compute_next_reading,
-    find_number,
-    parse_range,
-)
+from bot.features.drift import rows
+from bot.features.drift.details import get_answer_right
+from bot.features.drift.rows import DriftKey
+from bot.features.drift.state import Expectation, compute_next_reading, find_number, parse_range
+from bot.features.drift.watch import log_end
+from bot.model.drift_state import DriftState
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.run import RequestOrigin, Run
 from bot.model.times import DAY, SECOND
 from bot.policy import PolicyRequest
-from bot.queries.drift import get_answer_right
 from bot.queries.second_factor import get_shown_factor
 from bot.workflow import requests
 from bot.workflow.context import WorkflowContext
-from bot.workflow.drift_watch import log_end
 from bot.workflow.requests import RequestTerms, check_reason
 
 # A host is not read more often on demand.
@@ -46,7 +42,7 @@ class DriftActions:
         if host not in policy.inventory.hosts:
             raise InvalidRequestError(f"{host} is not in the inventory")
         with self._context.database.reading(policy.get_view_rights(person)) as tx:
-            keys = drift.list_keys(tx, host=host)
+            keys = rows.list_keys(tx, host=host)
             for runbook in {runs.get_run(tx, key.run).runbook for key in keys}:
                 reading = PolicyRequest(
                     runbook, "change", host, "web", requested_by=person, now=tx.now
@@ -60,7 +56,7 @@ class DriftActions:
         if not keys:
             return 0
         with self._context.database.transaction() as tx:
-            return drift.request_readings(tx, host, read_before=tx.now - _READ_INTERVAL)
+            return rows.request_readings(tx, host, read_before=tx.now - _READ_INTERVAL)
 
     def restore_value(
         self,
@@ -75,7 +71,7 @@ class DriftActions:
         """Request again what set the value: a new run, planned and approved like any other."""
         policy = self._context.policies.get_policy()
         with self._context.database.reading(policy.get_view_rights(person)) as tx:
-            key = drift.get_key(tx, number)
+            key = rows.get_key(tx, number)
             run = runs.get_run(tx, key.run)
         if key.adopted:
             raise InvalidRequestError(
@@ -150,7 +146,7 @@ class DriftActions:
                 key=key.name,
                 reason=check_reason(reason),
                 until=until,
-                range=drift.format_range(expectation),
+                range=rows.format_range(expectation),
                 value=key.value,
             )
             change_log.append_entry(tx, expected, run=key.run, person=person, host=key.host)
@@ -178,9 +174,9 @@ class DriftActions:
             raise InvalidRequestError("give a reason: it is recorded in the change log")
         policy = self._context.policies.get_policy()
         with self._context.database.reading(policy.get_view_rights(person)) as tx:
-            drift.get_key(tx, number)
+            rows.get_key(tx, number)
         with self._context.database.transaction() as tx:
-            key = drift.lock_key(tx, number)
+            key = rows.lock_key(tx, number)
             run = runs.get_run(tx, key.run)
             right = get_answer_right(policy, run, person=person, now=tx.now)
             factor = get_shown_factor(tx, policy, person=person, session=session)
@@ -197,7 +193,7 @@ class DriftActions:
                 )
             else:
                 key = act(tx, key)
-                drift.store_key(tx, key)
+                rows.store_key(tx, key)
         if lacks_factor:
             raise StepUpRequired(refusal)
         if refusal:

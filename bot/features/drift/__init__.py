@@ -1,0 +1,90 @@
+"""Watch what runs gave a lasting value: what changed outside Keyturn, and the answers of people.
+
+`state.py` says what a reading means, `reader.py` reads hosts, `watch.py` follows runs, `rows.py`
+are the rows of the database, `details.py` is what people see, and `actions.py` what they do.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bot.feature import Feature
+from bot.workflow.hooks import WorkflowHooks
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter
+
+    from bot.api.deps import CollectMetrics
+    from bot.cli.sections import AddedCommand
+    from bot.maintenance.digest import DigestSection
+    from bot.slack.features import ChatWords
+    from bot.slack.run_notices import BuildNotice
+    from bot.web.pages import Pages
+
+
+def _load_hooks() -> WorkflowHooks:
+    from bot.features.drift.details import list_plan_notes, read_value_facts
+    from bot.features.drift.reader import build_duties
+    from bot.features.drift.watch import watch_run
+
+    return WorkflowHooks(
+        on_run_end=[watch_run],
+        list_plan_notes=[list_plan_notes],
+        read_value_facts=[read_value_facts],
+        build_host_duties=[build_duties],
+    )
+
+
+def _load_commands() -> "Sequence[AddedCommand]":
+    from bot.cli.sections import AddedCommand
+    from bot.features.drift.commands import drift_commands
+
+    return [AddedCommand(drift_commands, section="Runs")]
+
+
+def _load_pages() -> "Sequence[Pages]":
+    from bot.features.drift.pages import PAGES
+
+    return [PAGES]
+
+
+def _load_routes() -> "Sequence[APIRouter]":
+    from bot.features.drift.routes import router
+
+    return [router]
+
+
+def _load_words() -> "Sequence[ChatWords]":
+    from bot.features.drift.chat import WORDS
+
+    return [WORDS]
+
+
+def _load_notices() -> "Sequence[BuildNotice]":
+    from bot.features.drift.chat import build_drift_alert
+
+    return [build_drift_alert]
+
+
+def _load_metrics() -> "Sequence[CollectMetrics]":
+    from bot.features.drift.metrics import collect_watched_values
+
+    return [collect_watched_values]
+
+
+def _load_digest() -> "Sequence[DigestSection]":
+    from bot.features.drift.digest import DIGEST
+
+    return DIGEST
+
+
+FEATURE = Feature(
+    "drift",
+    load_hooks=_load_hooks,
+    load_commands=_load_commands,
+    load_pages=_load_pages,
+    load_routes=_load_routes,
+    load_words=_load_words,
+    load_notices=_load_notices,
+    load_metrics=_load_metrics,
+    load_digest=_load_digest,
+)

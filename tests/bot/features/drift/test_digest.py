@@ -1,0 +1,21 @@
+"""What the digest says of drift: the hosts of the reader's areas."""
+
+from sqlalchemy import update
+
+from bot.db import tables
+from bot.features.drift.digest import DIGEST
+from tests.bot.harness import Harness
+from tests.drift_keys import read_due_keys
+from tests.toy import KeepSwitch
+
+
+def test_digest_counts_changed_values_on_the_hosts_of_an_area(harness: Harness):
+    harness.approve(harness.request(KeepSwitch(host="lb1", name="lamp", value="on")))
+    harness.fleet.hosts["lb1"]["lamp"] = "dim"
+    with harness.database.transaction() as tx:
+        tx.sql.execute(update(tables.drift_key).values(next_at=0))
+    read_due_keys(harness.service)
+    with harness.database.reading() as tx:
+        policy, (section,) = harness.policies.get_policy(), DIGEST
+        assert [*section.list_lines(tx, policy, {"edge"})] == ["lb1: 1 value"]
+        assert [*section.list_lines(tx, policy, {"storage"})] == []
