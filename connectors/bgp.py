@@ -1,9 +1,13 @@
 """BGP sessions of FRR, as `show bgp vrf all summary json` prints them. No I/O.
 
-The format is that of FRR 8, on a host with vtysh or on a router that is reached as a device.
+The format is that of bgp_show_summary in FRR's bgpd/bgp_vty.c, on a host with vtysh or on a router
+that is reached as a device. It was recorded of FRR 8. FRR 7 has no peerState, only a state such as
+`Idle (Admin)`, and before 7.0 prefixReceivedCount instead of pfxRcd. Since FRR 9, an AS may be
+written as 1.10.
 """
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -29,7 +33,7 @@ class BgpPeer:
     vrf: str
     family: str
     """Such as IPv4 or ipv4Multicast."""
-    remote_as: int
+    remote_as: str
     state: str
     """Established, or the state in which it tries to be."""
     block: str
@@ -84,15 +88,21 @@ def _make_peer(address: str, vrf: str, family: str, peer: Any) -> BgpPeer:
         address=address,
         vrf=vrf,
         family=family,
-        remote_as=int(peer["remoteAs"]),
+        remote_as=str(peer["remoteAs"]),
         state=str(peer["state"]),
-        block=str(peer.get("peerState", "OK")),
+        block=str(peer.get("peerState") or _find_block(str(peer["state"]))),
         uptime=str(peer.get("peerUptime", "")),
-        received=int(peer.get("pfxRcd", 0)),
+        received=int(peer["pfxRcd"] if "pfxRcd" in peer else peer["prefixReceivedCount"]),
         sent=int(peer.get("pfxSnt", 0)),
         drops=int(peer.get("connectionsDropped", 0)),
         description=str(peer.get("desc", "")),
     )
+
+
+def _find_block(state: str) -> str:
+    """Return why a session is blocked, from its state: `Idle (PfxCt)`."""
+    found = re.fullmatch(r"Idle \((Admin|PfxCt)\)", state)
+    return found[1] if found else "OK"
 
 
 SUDO = (SudoRule("/usr/bin/vtysh", "-c", _SHOW, read_only=True),)

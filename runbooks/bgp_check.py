@@ -60,7 +60,7 @@ def _list_findings(peer: BgpPeer) -> Iterator[str]:
 def _format_row(peer: BgpPeer) -> tuple[str, ...]:
     return (
         f"{peer.address} {peer.description}".strip(),
-        str(peer.remote_as),
+        peer.remote_as,
         peer.vrf,
         peer.family,
         "shut down" if peer.block == "Admin" else peer.state,

@@ -17,7 +17,7 @@ FOR_ROOT = (bgp.query_peers(),)
 def test_bgp_session_is_parsed_with_its_prefixes_and_state():
     assert [*bgp.parse_peers(ESTABLISHED)] == [
         BgpPeer(
-            *("10.81.0.3", "default", "IPv4", 65003, "Established", "OK", "00:00:01"),
+            *("10.81.0.3", "default", "IPv4", "65003", "Established", "OK", "00:00:01"),
             received=1,
             sent=1,
             drops=0,
@@ -25,6 +25,24 @@ def test_bgp_session_is_parsed_with_its_prefixes_and_state():
     ]
     (shut,) = bgp.parse_peers(SHUT_DOWN)
     assert (shut.state, shut.block, shut.drops) == ("Idle (Admin)", "Admin", 1)
+
+
+def make_old(answer: str) -> str:
+    """Return what FRR 7 prints: no peerState, and another name of the prefixes."""
+    older = answer.replace('"pfxRcd"', '"prefixReceivedCount"')
+    return "\n".join(line for line in older.splitlines() if "peerState" not in line)
+
+
+def test_bgp_sessions_of_frr_7_are_parsed():
+    assert bgp.parse_peers(make_old(ESTABLISHED)) == bgp.parse_peers(ESTABLISHED)
+    assert bgp.parse_peers(make_old(SHUT_DOWN)) == bgp.parse_peers(SHUT_DOWN)
+    (full,) = bgp.parse_peers(make_old(SHUT_DOWN).replace("(Admin)", "(PfxCt)"))
+    assert full.block == "PfxCt"
+
+
+def test_as_in_dotted_notation_is_parsed():
+    (peer,) = bgp.parse_peers(ESTABLISHED.replace('"remoteAs":65003', '"remoteAs":"1.10"'))
+    assert peer.remote_as == "1.10"
 
 
 def test_router_without_bgp_has_no_peers():
