@@ -1,4 +1,8 @@
-"""Parser of `csf -g`: rules, sets and files of csf that contain an address. No I/O."""
+"""Parser of `csf -g`: rules, sets and files of csf that contain an address. No I/O.
+
+The format was recorded of csf 15, and is that of public outputs of 2023 and 2024. Those of 2017
+have no column for the table of a chain, and are refused.
+"""
 
 import re
 from collections.abc import Sequence

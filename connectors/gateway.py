@@ -1,4 +1,8 @@
-"""Redundant gateway addresses of routers: HSRP and VRRP. No I/O."""
+"""Redundant gateway addresses of routers: HSRP and VRRP. No I/O.
+
+Formats: the templates of ntc-templates for Cisco; vrrp_build_json in FRR's vrrpd/vrrp_vty.c, which
+has the fields that are read here since FRR 7.2.
+"""
 
 import json
 import re

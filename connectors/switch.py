@@ -1,4 +1,8 @@
-"""Ports, link aggregations and VLANs of switches and routers. No I/O."""
+"""Ports, link aggregations and VLANs of switches and routers. No I/O.
+
+Formats: the templates of ntc-templates; ifs_dump_brief_vty_json in FRR's zebra/interface.c, since
+FRR 8.1.
+"""
 
 import json
 import re

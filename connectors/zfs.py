@@ -1,4 +1,8 @@
-"""ZFS pools: status, space, traffic, scrubs. For OpenZFS and zfs-fuse. No I/O."""
+"""ZFS pools: status, space, traffic, scrubs. For OpenZFS and zfs-fuse. No I/O.
+
+Formats: zpool-list(8) with `-H`, which separates columns by tabs; zpool-iostat(8) with `-v`. Those
+of `zpool status` are in zpool_text and zpool_json.
+"""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,7 @@
-"""Properties of ZFS datasets that can be changed, and their allowed values. No I/O."""
+"""Properties of ZFS datasets that can be changed, and their allowed values. No I/O.
+
+Formats: zfs-get(8) with `-H` and `-p`; the values are those of zfsprops(7).
+"""
 
 import re
 from collections.abc import Sequence
