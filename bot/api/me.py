@@ -26,33 +26,15 @@ class UnreviewedRunOut(schemas.OutputModel):
     activated_at: schemas.StoredTime | None
 
 
-class ValueChangeOut(schemas.OutputModel):
-    """A requested value, and the one that is proposed instead."""
-
-    field: str
-    requested: str
-    proposed: str
-
-
-class CounterProposalOut(schemas.OutputModel):
+class OfferedRunOut(schemas.CounterProposalOut):
     """Other values that an approver proposes for your request: accept or withdraw them."""
 
     run: schemas.RunOut = Field(description="The run that has these values.")
-    proposed_by: str
-    reason: str
-    changes: Sequence[ValueChangeOut]
 
     @classmethod
-    def from_proposal(cls, proposal: CounterProposal, base_url: str) -> "CounterProposalOut":
-        return cls(
-            run=schemas.RunOut.from_run(proposal.run, (), base_url),
-            proposed_by=proposal.person,
-            reason=proposal.reason,
-            changes=[
-                ValueChangeOut(field=name, requested=requested, proposed=proposed)
-                for name, (requested, proposed) in proposal.changed_values.items()
-            ],
-        )
+    def from_run(cls, proposal: CounterProposal, base_url: str) -> "OfferedRunOut":
+        known = schemas.CounterProposalOut.from_proposal(proposal)
+        return cls(run=schemas.RunOut.from_run(proposal.run, (), base_url), **dict(known))
 
 
 class OpenQuestionOut(schemas.OutputModel):
@@ -95,7 +77,7 @@ class PendingOut(schemas.OutputModel):
         description="About your pending requests, to answer."
     )
     to_review: Sequence[UnreviewedRunOut]
-    counter_proposals: Sequence[CounterProposalOut] = Field(
+    counter_proposals: Sequence[OfferedRunOut] = Field(
         description="For your own requests, to accept or withdraw."
     )
     planned: Sequence[schemas.RunOut] = Field(description="Your plans that are not requested yet.")
@@ -177,9 +159,7 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
         ],
         questions=[OpenQuestionOut.from_question(one, parts.base_url) for one in inbox.questions],
         to_review=[UnreviewedRunOut.model_validate(access) for access in unreviewed],
-        counter_proposals=[
-            CounterProposalOut.from_proposal(one, parts.base_url) for one in proposals
-        ],
+        counter_proposals=[OfferedRunOut.from_run(one, parts.base_url) for one in proposals],
         planned=[schemas.RunOut.from_run(run, (), parts.base_url) for run in planned],
     )
 

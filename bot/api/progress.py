@@ -1,8 +1,9 @@
 """Progress and live output of a run, and verification of its log entries."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 from pydantic import Field
@@ -16,12 +17,19 @@ from bot.db import run_progress, runs
 from bot.db.database import Transaction
 from bot.db.run_progress import RunProgress
 from bot.model.run import NEEDS_ATTENTION, State, StepState
+from bot.model.run_states import OUTCOMES, Outcome, get_run_display
 
 router = APIRouter(prefix="/runs/{number}", tags=["runs"])
 
-_DONE = frozenset({State.SUCCEEDED, State.NO_CHANGES})
-_UPCOMING = frozenset({State.PLANNED, State.COUNTER_PROPOSED, State.PENDING})
-_RUNNING = frozenset({State.PLANNING, State.QUEUED, State.STARTING, State.RUNNING})
+_COUNTED_AS: Mapping[Outcome, str] = {
+    Outcome.SUCCEEDED: "done",
+    Outcome.NEEDS_ATTENTION: "done",
+    Outcome.FAILED: "failed",
+    Outcome.UNKNOWN: "failed",
+    Outcome.NOT_RUN: "not_run",
+    Outcome.IN_PROGRESS: "running",
+    Outcome.NOT_STARTED: "upcoming",
+}
 # Microseconds of live output that a caller with `after` gets again, so that none is missed.
 _OVERLAP = 6_000_000
 
@@ -45,13 +53,15 @@ class ProgressOut(OutputModel):
 
     run: int
     state: State
+    label: str = Field(description="The state as pages, chat and terminal show it.")
     needs_attention: bool
     ended: bool
     counted_in: str = Field(description="`hosts` or `steps`.")
     total: int
     done: int
     needing_attention: int = Field(description="Number of done hosts that need attention.")
-    failed: int
+    failed: int = Field(description="Number that failed, or whose outcome is unknown.")
+    not_run: int = Field(description="Number that ended before they were done, without an error.")
     running: int
     upcoming: int
     as_of: datetime
@@ -84,19 +94,15 @@ def get_progress(
 ) -> ProgressOut:
     with parts.database.reading(caller.view_rights) as tx:
         progress = run_progress.get_run_progress(tx, number)
-        counted_in, done, failed, running, total = _count(tx, progress)
+        counts = _count(tx, progress)
     return ProgressOut(
         run=number,
         state=progress.run.state,
+        label=get_run_display(progress.run).label,
         needs_attention=progress.run.needs_attention,
         ended=progress.run.is_ended,
-        counted_in=counted_in,
-        total=total,
-        done=done,
         needing_attention=sum(part.status == NEEDS_ATTENTION for part in progress.children),
-        failed=failed,
-        running=running,
-        upcoming=total - done - failed - running,
+        **counts,
         as_of=to_datetime(progress.now),
         live_output=[
             LiveOutputOut.model_validate(output)
@@ -115,21 +121,27 @@ def verify_run(parts: Parts, caller: ReadCaller, number: RunId) -> RunVerificati
         return RunVerificationOut.model_validate(run_proof.verify_run(tx, number))
 
 
-def _count(tx: Transaction, progress: RunProgress) -> tuple[str, int, int, int, int]:
-    """Return what is counted, and the numbers done, failed, running and in total."""
+def _count(tx: Transaction, progress: RunProgress) -> dict[str, Any]:
+    """Return what is counted, how many there are, and how many of them are how far."""
     if not progress.children:
         return _count_steps(tx, progress.run.id)
-    states: Sequence[State] = [part.state for part in progress.children]
-    done = sum(state in _DONE for state in states)
-    running = sum(state in _RUNNING for state in states)
-    upcoming = sum(state in _UPCOMING for state in states)
-    return "hosts", done, len(states) - done - running - upcoming, running, len(states)
+    counted = Counter(_COUNTED_AS[OUTCOMES[part.status]] for part in progress.children)
+    names = dict.fromkeys(_COUNTED_AS.values(), 0)
+    return {"counted_in": "hosts", "total": len(progress.children), **names, **counted}
 
 
-def _count_steps(tx: Transaction, run_id: int) -> tuple[str, int, int, int, int]:
+def _count_steps(tx: Transaction, run_id: int) -> dict[str, Any]:
     plan = runs.get_run(tx, run_id).plan
     states = [record.state for record in runs.list_steps(tx, run_id)]
     done = sum(state is StepState.SUCCEEDED for state in states)
     running = sum(state is StepState.INTENT for state in states)
     total = len(plan.steps) if plan else 0
-    return "steps", done, len(states) - done - running, running, total
+    return {
+        "counted_in": "steps",
+        "total": total,
+        "done": done,
+        "failed": len(states) - done - running,
+        "not_run": 0,
+        "running": running,
+        "upcoming": total - len(states),
+    }

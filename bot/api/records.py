@@ -12,7 +12,7 @@ from bot.api.schemas import RunDetailsOut
 from bot.audit import change_log, events
 from bot.audit.change_log import EntryDraft
 from bot.model.run import Run
-from bot.queries.run_view import build_run_view
+from bot.queries.run_view import Viewer, build_run_view
 from runbooks import AnyRunbook
 
 
@@ -25,7 +25,7 @@ def build_next_link(request: Request, before: int) -> str:
 def get_run_details(parts: ApiParts, caller: Caller, run_id: int) -> RunDetailsOut:
     """Return a run with its plan and history. Raises NoSuchRun."""
     with parts.database.reading(caller.view_rights) as tx:
-        view = build_run_view(tx, run_id, caller.policy)
+        view = build_run_view(tx, run_id, caller.policy, Viewer(caller.id))
     return RunDetailsOut.from_view(view, parts.base_url)
 
 

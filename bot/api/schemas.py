@@ -13,8 +13,14 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from bot.audit.change_log import Entry
 from bot.model.plan import PlannedStep
 from bot.model.run import Decision, RefusedBy, Run, State, StepRecord, StepState
-from bot.model.run_states import describe_outcome
+from bot.model.run_states import (
+    StatusDisplay,
+    describe_outcome,
+    get_child_run_display,
+    get_run_display,
+)
 from bot.model.waiting import Waiting, WaitingFor
+from bot.queries.pending import CounterProposal
 from bot.queries.run_timeline import get_entry_facts
 from bot.queries.run_view import RunView
 
@@ -121,6 +127,10 @@ class PlanOut(OutputModel):
 
     digest: str
     current_state: str = Field(description="What Keyturn read from the host before planning.")
+    state_label: str = Field(
+        description="What `current_state` is now: a change that has started has left it."
+    )
+    planned_at: StoredTime | None = Field(description="When the host was read for the plan.")
     notes: Sequence[str]
     reversible: bool
     runbook_version: str
@@ -135,6 +145,8 @@ class PlanOut(OutputModel):
         return cls(
             digest=view.run.digest,
             current_state=plan.current_state,
+            state_label=view.plan_state_label,
+            planned_at=None if view.planned_at is None else to_datetime(view.planned_at),
             notes=plan.notes,
             reversible=plan.is_reversible,
             runbook_version=plan.runbook_version,
@@ -223,6 +235,7 @@ class RunOut(OutputModel):
     id: int = Field(description="Number of the run.")
     title: str = Field(description="The request as a heading, such as `undo of run 7: …`.")
     state: State
+    label: str = Field(description="The state as pages, chat and terminal show it.")
     ended: bool = Field(description="Whether the state is final.")
     runbook: str = Field(description="Name of the runbook.")
     kind: Literal["check", "change"]
@@ -274,13 +287,27 @@ class RunOut(OutputModel):
     def from_run(cls, run: Run, decisions: Sequence[Decision], base_url: str) -> "RunOut":
         return cls(**describe_run(run, decisions, base_url))
 
+    @classmethod
+    def from_child(cls, child: Run, parent_state: State, base_url: str) -> "RunOut":
+        display = get_child_run_display(child, parent_state)
+        return cls(**describe_run(child, (), base_url, display))
 
-def describe_run(run: Run, decisions: Sequence[Decision], base_url: str) -> dict[str, Any]:
-    """Return the fields that a run has both in lists and in its details."""
+
+def describe_run(
+    run: Run,
+    decisions: Sequence[Decision],
+    base_url: str,
+    display: StatusDisplay | None = None,
+) -> dict[str, Any]:
+    """Return the fields that a run has both in lists and in its details.
+
+    display: how its state is displayed, if the run alone does not say it.
+    """
     return {
         "id": run.id,
         "title": run.title,
         "state": run.state,
+        "label": (display or get_run_display(run)).label,
         "ended": run.is_ended,
         "runbook": run.runbook,
         "kind": run.kind,
@@ -323,6 +350,42 @@ class RequestedScheduleOut(OutputModel):
     current: str = Field(description="What a run would do now, beside the steps of the plan.")
 
 
+class DelegateOut(OutputModel):
+    """A person who can approve on behalf of an owner."""
+
+    person: str
+    on_behalf_of: str
+
+
+class ValueChangeOut(OutputModel):
+    """A requested value, and the one that is proposed instead."""
+
+    field: str
+    requested: str
+    proposed: str
+
+
+class CounterProposalOut(OutputModel):
+    """Other values that an approver proposes for a request."""
+
+    proposed_by: str
+    proposed_at: StoredTime
+    reason: str
+    changes: Sequence[ValueChangeOut]
+
+    @classmethod
+    def from_proposal(cls, proposal: CounterProposal) -> "CounterProposalOut":
+        return cls(
+            proposed_by=proposal.person,
+            proposed_at=to_datetime(proposal.proposed_at),
+            reason=proposal.reason,
+            changes=[
+                ValueChangeOut(field=name, requested=requested, proposed=proposed)
+                for name, (requested, proposed) in proposal.changed_values.items()
+            ],
+        )
+
+
 class RunDetailsOut(RunOut):
     """One run with its plan, decisions, report and log entries."""
 
@@ -334,6 +397,9 @@ class RunDetailsOut(RunOut):
     )
     approvals_from: str = Field(description="Who must give them, in words.")
     approvers: Sequence[str] = Field(description="The people who can give them.")
+    delegates: Sequence[DelegateOut] = Field(
+        description="Who else can give them, on behalf of an owner."
+    )
     assigned_to: str | None = Field(
         description="The approver who is asked first; null if all are asked."
     )
@@ -351,6 +417,9 @@ class RunDetailsOut(RunOut):
         description="Of a request for several hosts, one run for each host."
     )
     schedule: RequestedScheduleOut | None
+    counter_proposal: CounterProposalOut | None = Field(
+        description="Of a run in the state `counter_proposed`: who proposed its values, and why."
+    )
     proposals: Sequence[int] = Field(
         description="Open counter-proposals; the run stays pending until one is accepted."
     )
@@ -360,19 +429,26 @@ class RunDetailsOut(RunOut):
     forecast: str = Field(
         description="What becomes of a plan if it is requested now; empty in other states."
     )
+    actions: Sequence[str] = Field(
+        description="What you may do to the run now: `approve`, `deny`, `withdraw`, `undo`, …"
+    )
     entries: Sequence[EntryOut]
 
     @classmethod
     def from_view(cls, view: RunView, base_url: str) -> "RunDetailsOut":
         run = view.run
         return cls.model_validate(
-            describe_run(run, view.decisions, base_url)
+            describe_run(run, view.decisions, base_url, view.display)
             | {
                 "version": run.version,
                 "policy_notes": run.policy_notes,
                 "missing_approvals": view.missing_approvals,
                 "approvals_from": view.approvals_from,
                 "approvers": [person.id for person in view.approvers],
+                "delegates": [
+                    DelegateOut(person=delegate.id, on_behalf_of=owner.id)
+                    for delegate, owner in view.delegates
+                ],
                 "assigned_to": view.discussion.assignee or None,
                 "questions": view.discussion.remarks,
                 "requires_second_factor": view.requires_second_factor,
@@ -380,11 +456,16 @@ class RunDetailsOut(RunOut):
                 "plan": PlanOut.from_view(view),
                 "report": run.report,
                 "decisions": view.decisions,
-                "child_runs": [RunOut.from_run(child, (), base_url) for child in view.children],
+                "child_runs": [
+                    RunOut.from_child(child, run.state, base_url) for child in view.children
+                ],
                 "schedule": view.schedule,
+                "counter_proposal": view.counter_proposal
+                and CounterProposalOut.from_proposal(view.counter_proposal),
                 "proposals": view.proposals,
                 "frozen": view.freeze_after_approval,
                 "forecast": view.forecast,
+                "actions": view.allowed_actions.names,
                 "entries": [EntryOut.from_entry(entry) for entry in view.entries],
             }
         )

@@ -86,8 +86,9 @@ def build_timeline(
 ) -> Timeline:
     """Return the events up to *span* before and after a time, the most likely causes first.
 
-    host_pattern: names or patterns such as `web*`, separated by spaces or commas. Events on the
-    most of these hosts come first, then by rank, then the nearest in time.
+    host_pattern: names or patterns such as `web*`, separated by spaces or commas. What changed
+    hosts comes first, then what was attempted, then findings: of each, first events on the most of
+    these hosts, then the nearest in time.
     """
     entries, reach = _find_nearest_entries(tx, at, span)
     found = [
@@ -100,7 +101,7 @@ def build_timeline(
     found += [
         _build_global_event(entry) for entry in entries if entry.kind in _GLOBAL_EVENT_TITLES
     ]
-    found.sort(key=lambda one: (-one.overlap, one.rank, abs(one.at - at), -(one.run or 0)))
+    found.sort(key=lambda one: (one.rank, -one.overlap, abs(one.at - at), -(one.run or 0)))
     return Timeline(found[:limit], max(len(found) - limit, 0), reach)
 
 
@@ -146,7 +147,9 @@ def _iterate_run_events(
             entry_times.setdefault(entry.run, []).append(entry.at)
     for run in _iterate_runs(tx, entry_times, at, span):
         overlap = _count_matching_hosts(run, host_pattern)
-        if run.kind == "change" and overlap and not (run.hosts and run.started_at is None):
+        # A plan that is not requested yet is no attempt, and concerns only its author.
+        is_change = run.kind == "change" and not run.plan_only
+        if is_change and overlap and not (run.hosts and run.started_at is None):
             yield _build_run_event(run, entry_times, at, overlap)
 
 

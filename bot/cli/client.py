@@ -152,13 +152,6 @@ def format_approved_by(event: Mapping[str, Any]) -> str:
     return f", approved by {', '.join(event['approved_by'])}" if event["approved_by"] else ""
 
 
-def format_run_state(run: Mapping[str, Any]) -> str:
-    """Return the status of a run, as the option --state takes it."""
-    # Repeats bot.model.run, which takes longer to import than listing runs takes.
-    needs_attention = run["needs_attention"] and run["state"] == "succeeded"
-    return "needs attention" if needs_attention else run["state"]
-
-
 def get_run_exit_status(run: Mapping[str, Any]) -> int:
     """Return the exit status for the state of a run."""
     state = run["state"]

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bot.cli.client import format_run_state
 from bot.cli.terminal import format_time
 
 _MAX_OUTPUT_LINES = 20
@@ -19,7 +18,7 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
     """
     lines = [
         f"run {run['id']}: {run['title']}",
-        f"  {format_run_state(run)}. {run['summary']}".rstrip(),
+        f"  {run['label']}. {run['summary']}".rstrip(),
     ]
     requester = f"{run['requested_by']} on {', '.join(run['hosts'])}"
     lines.append(
@@ -31,7 +30,7 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
     lines += _format_schedule(run)
     plan = run["plan"]
     if plan is not None:
-        lines.append(f"  {plan['current_state']}")
+        lines.append(f"  {_format_state_label(run)}: {plan['current_state']}")
         lines += [f"  ! {note}" for note in plan["notes"]]
     for step in plan["steps"] if plan else ():
         more = f"keyturn run {run['id']} | less" if max_rows else ""
@@ -56,6 +55,14 @@ def format_report(report: Mapping[str, Any], *, max_rows: int | None = None) -> 
     return lines
 
 
+def _format_state_label(run: Mapping[str, Any]) -> str:
+    """Return what the current state of the plan is now: `state at 06:24`, or `state before`."""
+    plan = run["plan"]
+    if run["started_at"] or not plan["planned_at"]:
+        return str(plan["state_label"])
+    return f"State at {format_time(plan['planned_at'])}"
+
+
 def _format_step(step: Mapping[str, Any], more: str) -> list[str]:
     """Return a step. more: what prints its commands in full, if they are to be shortened."""
     state = f" [{step['state']}]" if step["state"] else ""
@@ -78,23 +85,41 @@ def _shorten_command(command: str, more: str) -> str:
 
 
 def _format_next_action(run: Mapping[str, Any]) -> list[str]:
-    """Return what people have to do next, if anything."""
+    """Return what people have to do next, and the commands that the reader may use."""
+    may = run["actions"]
     if run["state"] == "pending":
         return _format_pending_approval(run)
     if run["state"] == "planned":
         return _format_planned(run)
-    if run["state"] == "counter_proposed":
-        accept = f"keyturn accept {run['id']} {run['digest'][:10]}"
-        return [f"  {accept}, or keyturn withdraw {run['id']}"]
-    return [f"  keyturn replan {run['id']}"] if run["state"] == "stale" else []
+    if run["counter_proposal"]:
+        *lines, answer = format_counter_proposal(run, run["counter_proposal"])
+        return [f"  {line}" for line in [*lines, *([answer] if "accept" in may else [])]]
+    return [f"  keyturn replan {run['id']}"] if "replan" in may else []
+
+
+def format_counter_proposal(run: Mapping[str, Any], proposal: Mapping[str, Any]) -> list[str]:
+    """Return what is proposed, value by value, and last the commands that answer it."""
+    reason = f": {proposal['reason']}" if proposal["reason"] else ""
+    changes = [
+        f"{change['field']}: {change['requested'] or '-'} → {change['proposed'] or '-'}"
+        for change in proposal["changes"]
+    ]
+    accept = f"keyturn accept {run['id']} {run['digest'][:10]}"
+    return [
+        f"proposed by {proposal['proposed_by']} for run {run['proposal_for']}{reason}",
+        *changes,
+        f"{accept}, or keyturn withdraw {run['id']}",
+    ]
 
 
 def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
     """Return what an approver needs to know besides the plan, and the command to approve."""
     from bot.model.run import describe_proposals
 
-    approvers = ", ".join(run["approvers"]) or "no one"
-    lines = [f"  needs {run['missing_approvals']} of {run['approvals_from']}: {approvers}"]
+    delegates = [f"{one['person']} on behalf of {one['on_behalf_of']}" for one in run["delegates"]]
+    approvers = ", ".join([*run["approvers"], *delegates]) or "no one"
+    groups = f" of {run['approvals_from']}" if run["approvals_from"] else ""
+    lines = [f"  needs {run['missing_approvals']}{groups}: {approvers}"]
     if run["assigned_to"]:
         lines.append(f"  assigned to {run['assigned_to']}")
     if run["questions"] and not run["questions"][-1]["is_answer"]:
@@ -108,7 +133,8 @@ def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
         lines.append(f"  on hold after approval: {run['frozen']}")
     if run["requires_second_factor"]:
         return [*lines, "  needs a second factor: approve it on its web page"]
-    return [*lines, f"  keyturn approve {run['id']} {run['digest'][:10]}"]
+    command = f"  keyturn approve {run['id']} {run['digest'][:10]}"
+    return [*lines, *([command] if "approve" in run["actions"] else [])]
 
 
 def _format_planned(run: Mapping[str, Any]) -> list[str]:
@@ -116,7 +142,8 @@ def _format_planned(run: Mapping[str, Any]) -> list[str]:
     lines = [f"  {run['forecast']}", *(f"  {note}" for note in run["policy_notes"])]
     if run["expires_at"]:
         lines.append(f"  plan expires {format_time(run['expires_at'])}")
-    return [*lines, f"  keyturn submit {run['id']} {run['digest'][:10]}"]
+    command = f"  keyturn submit {run['id']} {run['digest'][:10]}"
+    return [*lines, *([command] if "submit" in run["actions"] else [])]
 
 
 def list_irreversible_steps(run: Mapping[str, Any]) -> list[str]:

@@ -13,6 +13,7 @@ from bot.cli.client import (
 )
 from bot.cli.completion import complete
 from bot.cli.context import RecordNumber
+from bot.cli.formatting import format_counter_proposal
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import (
     format_time,
@@ -70,7 +71,7 @@ def list_pending_runs(service: ServiceClient) -> None:
         lines.append(f"{run['id']:>6}  question   {one['person']} asks: {one['text']}")
         lines.append(f"        keyturn answer {run['id']} …")
     for one in result["counter_proposals"]:
-        lines += format_counter_proposal(one)
+        lines += _format_counter_proposal(one)
     lines += [line for run in result["planned"] for line in _format_pending_run(run)]
     for one in result["to_review"]:
         reason = f": {one['reason']}" if one["reason"] else ""
@@ -178,7 +179,7 @@ def _format_event(event: Mapping[str, Any]) -> str:
 def _format_pending_run(
     run: Mapping[str, Any], assignment: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
-    yield f"{run['id']:>6}  {run['state']:<9}  {run['requested_by']:<9}  {run['title']}"
+    yield f"{run['id']:>6}  {run['label']:<15}  {run['requested_by']:<9}  {run['title']}"
     if assignment is not None:
         assigned = f"assigned to you by {assignment['assigned_by']}: {assignment['reason']}"
         yield f"        {assigned.rstrip(': ')}"
@@ -192,18 +193,10 @@ def _format_pending_run(
         yield f"        keyturn approve {plan}, or keyturn deny {run['id']} --reason …"
 
 
-def format_counter_proposal(proposal: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is proposed, value by value, and the commands that answer it."""
-    run, reason = proposal["run"], proposal["reason"]
-    person = proposal["proposed_by"]
-    yield f"{run['id']:>6}  proposed   by {person} for run {run['proposal_for']}: {reason}".rstrip(
-        ": "
-    )
-    for change in proposal["changes"]:
-        before, after = change["requested"] or "-", change["proposed"] or "-"
-        yield f"        {change['field']}: {before} → {after}"
-    accept = f"keyturn accept {run['id']} {run['digest'][:10]}"
-    yield f"        {accept}, or keyturn withdraw {run['id']}"
+def _format_counter_proposal(one: Mapping[str, Any]) -> Iterator[str]:
+    first, *more = format_counter_proposal(one["run"], one)
+    yield f"{one['run']['id']:>6}  {first}"
+    yield from (f"        {line}" for line in more)
 
 
 def _format_comparison(comparison: Mapping[str, Any]) -> Iterator[str]:

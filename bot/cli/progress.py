@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.cli.client import ServiceClient, build_path, format_run_state
+from bot.cli.client import ServiceClient, build_path
 from bot.cli.context import wants_json
 from bot.cli.terminal import escape_for_terminal, print_json
 
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 _POLL_SECONDS = 0.7
 _BAR_WIDTH = 24
+_SIGNS = (
+    ("#", "done"),
+    ("!", "failed"),
+    ("x", "not_run"),
+    (">", "running"),
+    (".", "upcoming"),
+)
 # Redrawing more often is not visible.
 _REDRAW_SECONDS = 0.2
 
@@ -106,19 +113,18 @@ class LiveOutputPrinter:
 
 
 def render_progress_bar(progress: Mapping[str, Any], *, width: int = _BAR_WIDTH) -> str:
-    """Draw how far it is: # done, ! failed, > under way, . to come; and the same in words."""
+    """Draw how far it is: # done, ! failed, x not run, > running, . upcoming; and in words."""
     total = progress["total"]
-    signs = "".join(
-        sign * progress[name]
-        for sign, name in (("#", "done"), ("!", "failed"), (">", "running"), (".", "upcoming"))
-    )
+    signs = "".join(sign * progress[name] for sign, name in _SIGNS)
     drawn = "".join(signs[place * total // width] for place in range(width)) if total else ""
-    counted = f"{progress['done']} of {total} {progress['counted_in']} done"
+    ended = progress["done"] + progress["failed"] + progress["not_run"]
+    counted = f"{ended} of {total} {progress['counted_in']} done"
     unwell = progress["needing_attention"]
     noted = f", {unwell} need{'s'[: unwell == 1]} attention" if unwell else ""
     failed = f", {progress['failed']} failed" if progress["failed"] else ""
+    failed += f", {progress['not_run']} not run" if progress["not_run"] else ""
     lead = f"[{drawn}] " if total > 1 else ""
-    return f"{lead}run {progress['run']}: {format_run_state(progress)}, {counted}{noted}{failed}"
+    return f"{lead}run {progress['run']}: {progress['label']}, {counted}{noted}{failed}"
 
 
 def follow_run(service: ServiceClient, run_id: int) -> None:

@@ -13,7 +13,6 @@ from bot.cli.client import (
     ServiceClient,
     build_path,
     format_approved_by,
-    format_run_state,
     get_run_exit_status,
     parse_time_option,
     pass_service,
@@ -224,7 +223,7 @@ def list_runs(service: ServiceClient, *, limit: int, **filters: Any) -> None:
 def _build_run_row(run: Mapping[str, Any]) -> tuple[str, ...]:
     title = f"{run['title']}{format_approved_by(run)}"
     requested_at = format_time(run["requested_at"])
-    return (str(run["id"]), requested_at, format_run_state(run), run["requested_by"], title)
+    return (str(run["id"]), requested_at, run["label"], run["requested_by"], title)
 
 
 class _RunGroup(CommandGroup):
@@ -518,7 +517,7 @@ def print_run(run: Mapping[str, Any]) -> None:
         return
     max_rows = _MAX_TABLE_ROWS if sys.stdout.isatty() else None
     text = escape_for_terminal(format_run_details(run, max_rows=max_rows))
-    click.echo(style_run(text, format_run_state(run)))
+    click.echo(style_run(text, run["label"]))
 
 
 class _RunProgress:
@@ -535,7 +534,7 @@ class _RunProgress:
             return
         steps: list[dict[str, Any]] = run["plan"]["steps"] if run["plan"] else []
         done, total = sum(step["state"] in {"succeeded", "failed"} for step in steps), len(steps)
-        text = f"run {run['id']}: {format_run_state(run)}"
+        text = f"run {run['id']}: {run['label']}"
         sign = next(self._frames)
         if run["state"] == "pending":
             text += f", needs {run['missing_approvals']} of {run['approvals_from']}"

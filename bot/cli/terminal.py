@@ -15,12 +15,14 @@ from bot.cli.context import NOT_UNDERSTOOD, exit_with_error, wants_json
 _TIME_STYLES = "bot.cli.times"
 # Up to this age, a terminal shows how long ago a time is.
 _RELATIVE_SECONDS = 24 * 3600
+# By the label of a state, in lower case.
 _STATE_COLOURS: Mapping[str, str] = {
-    **dict.fromkeys(("succeeded", "no_changes", "reachable", "active", "as set"), "green"),
-    **dict.fromkeys(("needs attention", "pending", "planned", "counter_proposed"), "yellow"),
-    **dict.fromkeys(("failed", "unknown", "refused", "denied", "stale", "stopped"), "red"),
+    **dict.fromkeys(("succeeded", "no changes", "reachable", "active", "as set"), "green"),
+    **dict.fromkeys(("needs attention", "needs approval", "planned", "on hold"), "yellow"),
+    **dict.fromkeys(("counter-proposal", "cannot be read"), "yellow"),
+    **dict.fromkeys(("failed", "unknown outcome", "refused", "denied"), "red"),
+    **dict.fromkeys(("stale", "stopped"), "red"),
     **dict.fromkeys(("unreachable", "host key mismatch", "changed outside", "missing"), "red"),
-    "cannot be read": "yellow",
     **dict.fromkeys(("planning", "queued", "starting", "running"), "cyan"),
 }
 
@@ -160,7 +162,7 @@ def print_table(
 
 def style_state(text: str) -> str:
     """Return the text in the colour of the state that it is."""
-    return click.style(text, fg=_STATE_COLOURS.get(text.strip()))
+    return click.style(text, fg=_STATE_COLOURS.get(text.strip().lower()))
 
 
 def style_run(text: str, state: str) -> str:

@@ -375,8 +375,13 @@ def _build_conditions(
         states = _list_states(run_filter)
         given |= {f"s{n}": state for n, state in enumerate(states)}
         rest.append(f"run.state IN ({_list_parameters('s', len(states))})")
-        if NEEDS_ATTENTION in run_filter.states and State.SUCCEEDED not in run_filter.states:
-            rest.append(f"(run.needs_attention OR run.state != '{State.SUCCEEDED}')")
+        # Of the runs that succeeded, some need attention: that is a status of its own.
+        wanted = {State.SUCCEEDED, NEEDS_ATTENTION} & run_filter.states
+        if len(wanted) == 1:
+            unwell = (
+                "run.needs_attention" if NEEDS_ATTENTION in wanted else "NOT run.needs_attention"
+            )
+            rest.append(f"({unwell} OR run.state != '{State.SUCCEEDED}')")
     if run_filter.since is not None:
         given["since"] = run_filter.since
         rest.append("run.requested_at >= :since")

@@ -138,6 +138,47 @@ STEP_STATE_DISPLAYS: Mapping[StepState, StatusDisplay] = {
     ),
 }
 
+
+class Outcome(StrEnum):
+    """What became of a run. Charts, counts and filters group the statuses by it."""
+
+    SUCCEEDED = "succeeded"
+    NEEDS_ATTENTION = "needs attention"
+    FAILED = "failed"
+    UNKNOWN = "unknown outcome"
+    NOT_RUN = "not run"
+    """It ended before it was done, without an error of a command."""
+    IN_PROGRESS = "in progress"
+    NOT_STARTED = "not started"
+
+
+_S = State
+STATUSES_BY_OUTCOME: Mapping[Outcome, frozenset[str]] = {
+    Outcome.SUCCEEDED: frozenset({_S.SUCCEEDED, _S.NO_CHANGES}),
+    Outcome.NEEDS_ATTENTION: frozenset({NEEDS_ATTENTION}),
+    Outcome.FAILED: frozenset({_S.FAILED}),
+    Outcome.UNKNOWN: frozenset({_S.UNKNOWN}),
+    Outcome.NOT_RUN: frozenset(
+        {
+            _S.REFUSED,
+            _S.DENIED,
+            _S.EXPIRED,
+            _S.WITHDRAWN,
+            _S.SUPERSEDED,
+            _S.STALE,
+            _S.STOPPED,
+        }
+    ),
+    Outcome.IN_PROGRESS: frozenset({_S.PLANNING, _S.QUEUED, _S.STARTING, _S.RUNNING}),
+    Outcome.NOT_STARTED: frozenset({_S.PLANNED, _S.PENDING, _S.COUNTER_PROPOSED}),
+}
+OUTCOMES: Mapping[str, Outcome] = {
+    status: outcome for outcome, statuses in STATUSES_BY_OUTCOME.items() for status in statuses
+}
+"""The outcome by status."""
+PROBLEM_OUTCOMES = frozenset({Outcome.FAILED, Outcome.UNKNOWN})
+"""Failed, or perhaps: counted together."""
+
 # A check has no plan: it only reads the host.
 _RUNNING_CHECK_DISPLAY = _Display("Running", Tone.INFO, "dots", "Keyturn reads the host.", "mag")
 ON_HOLD_DISPLAY = _Display(

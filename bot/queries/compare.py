@@ -173,7 +173,7 @@ def _render_request(compared: ComparedRun) -> Iterator[str]:
 def _render_plan(compared: ComparedRun) -> Iterator[str]:
     if compared.run.plan is None:
         return
-    yield f"current state: {compared.run.plan.current_state}"
+    yield f"state when planned: {compared.run.plan.current_state}"
     for note in compared.run.plan.notes:
         yield f"note: {note}"
     for n, step in enumerate(compared.run.plan.steps, start=1):

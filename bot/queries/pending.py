@@ -148,15 +148,19 @@ class CounterProposal:
     run: Run
     """The run that has these values."""
     person: str
+    """Id of the approver; "" if the change log does not say."""
+    proposed_at: int
+    """Microseconds since 1970."""
     reason: str
+    """The approver's; the run has the reason of the requester."""
     changed_values: Mapping[str, tuple[str, str]]
-    """The requested and the proposed value, by field."""
+    """The requested and the proposed value, by field; "" for none."""
 
 
 def list_counter_proposals(tx: Transaction, person: str) -> list[CounterProposal]:
     """Return the counter-proposals that this person can accept."""
     return [
-        _get_counter_proposal(tx, run)
+        get_counter_proposal(tx, run)
         for run in _list_newest_unrequested(tx, person)
         if run.proposal_for is not None and run.state is State.COUNTER_PROPOSED
     ]
@@ -171,17 +175,19 @@ def _list_newest_unrequested(tx: Transaction, person: str) -> list[Run]:
     return runs.list_unrequested(tx, person)[::-1][:_MAX_RUNS]
 
 
-def _get_counter_proposal(tx: Transaction, run: Run) -> CounterProposal:
+def get_counter_proposal(tx: Transaction, run: Run) -> CounterProposal:
+    """Return who proposed the values of a counter-proposal, when and why, and what differs."""
     requested = runs.get_run(tx, run.proposal_for or run.id).values
     entry = next(iter(change_log.list_entries_of_run(tx, run.id, [events.Proposed.kind])), None)
     event = entry.event if entry else None
     return CounterProposal(
         run,
         person=entry.person if entry else "",
+        proposed_at=entry.at if entry else run.requested_at,
         reason=event.reason if isinstance(event, events.Proposed) else "",
         changed_values={
-            name: (requested.get(name, ""), value)
-            for name, value in run.values.items()
-            if requested.get(name, "") != value
+            name: (requested.get(name, ""), run.values.get(name, ""))
+            for name in dict.fromkeys([*requested, *run.values])
+            if requested.get(name, "") != run.values.get(name, "")
         },
     )

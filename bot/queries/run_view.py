@@ -4,7 +4,7 @@ It is built once, in one transaction. Pages, chat, API and CLI render it and dec
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry
@@ -23,15 +23,17 @@ from bot.model.run_states import StatusDisplay, get_child_run_display, get_run_d
 from bot.model.text import format_count
 from bot.policy import Person, Policy, PolicyRequest
 from bot.policy.explain import NO_APPROVER
-from bot.queries.approval_count import count_approvals, is_decision_complete
+from bot.queries.approval_count import ApprovalCount, count_approvals, is_decision_complete
 from bot.queries.break_glass_rules import can_review, get_break_glass_refusal
 from bot.queries.compare import find_previous_run
 from bot.queries.delegation_rules import list_active_delegates
 from bot.queries.pending import (
+    CounterProposal,
     can_decide,
     can_resolve,
     can_stop,
     describe_expiry_before_freeze_ends,
+    get_counter_proposal,
     get_freeze_after_approval,
 )
 from bot.queries.policy_result import is_plan_current
@@ -76,6 +78,12 @@ class AllowedActions:
     assignees: Sequence[Person] = ()
     """To whom the viewer may reassign the run."""
 
+    @property
+    def names(self) -> Sequence[str]:
+        """The actions by name, as the API and the command line call them."""
+        allowed = [one.name for one in fields(self) if getattr(self, one.name) is True]
+        return [*allowed, *(["reassign"] if self.assignees else [])]
+
 
 @dataclass(frozen=True)
 class RunView:
@@ -103,8 +111,8 @@ class RunView:
     """How many more approvals it takes, and at least so many while it has no plan."""
     approvers: Sequence[Person] = ()
     """Everyone whose approval would count."""
-    delegates: Sequence[tuple[str, str]] = ()
-    """Ids of who else could approve, and on behalf of whom."""
+    delegates: Sequence[tuple[Person, Person]] = ()
+    """Who else could approve, and on behalf of whom."""
     grant: tuple[Grant, int] | None = None
     """The standing grant that replaces the approvals, and how many runs it has left this hour."""
     requires_second_factor: bool = False
@@ -112,6 +120,8 @@ class RunView:
     """What is approved, of a request for a schedule."""
     proposals: Sequence[int] = ()
     """The numbers of open counter-proposals."""
+    counter_proposal: CounterProposal | None = None
+    """Of a counter-proposal that is not accepted yet: who proposed the values, and why."""
     discussion: Discussion = field(default_factory=Discussion)
     """Questions, answers and the assignment to an approver."""
     freeze_after_approval: str = ""
@@ -147,6 +157,22 @@ class RunView:
         return "State before" if self.run.started_at else "State when planned"
 
     @property
+    def approver_names(self) -> Sequence[str]:
+        """Everyone who could approve: `Olga Owner`, `Stan Storage on behalf of Adam Admin`."""
+        delegates = [
+            f"{delegate.name} on behalf of {owner.name}" for delegate, owner in self.delegates
+        ]
+        return [*(one.name for one in self.approvers), *delegates]
+
+    @property
+    def given_approvals(self) -> int:
+        """How many of the required approvals it has."""
+        if not self.approvals_from:
+            # Nothing is known of the rules: without a valid policy, or of a host that is gone.
+            return sum(decision.approves for decision in self.decisions)
+        return max(self.run.required_approvals - self.missing_approvals, 0)
+
+    @property
     def needed_approvals(self) -> int:
         """How many approvals a plan needs once it is requested. A grant replaces them."""
         return self.missing_approvals if self.run.required_approvals else 0
@@ -159,7 +185,7 @@ class RunView:
         if self.active_stop:
             return f"{self.active_stop}. A request now ends without a command."
         if self.needed_approvals:
-            names = ", ".join(one.name for one in self.approvers) or NO_APPROVER
+            names = ", ".join(self.approver_names) or NO_APPROVER
             needed = format_count(self.needed_approvals, "approval")
             held = f" {self.hold_notice}" if self.hold_notice else ""
             return f"It needs {needed} from {self.approvals_from}: {names}.{held}"
@@ -176,6 +202,13 @@ class RunView:
         is_approved = self.run.state is State.PLANNED and not self.needed_approvals
         after = "it is requested" if is_approved else "approval"
         return f"After {after} the run stays on hold: {self.freeze_after_approval}."
+
+    @property
+    def has_executed_steps(self) -> bool:
+        """Whether it is a change that has ended after commands which may have had an effect."""
+        run = self.run
+        done = any(record.state is not StepState.FAILED for record in self.step_records.values())
+        return run.kind == "change" and run.is_ended and run.plan is not None and done
 
     @property
     def ended_children_count(self) -> int:
@@ -224,6 +257,9 @@ def build_run_view(
         grant=_get_grant(tx, run),
         schedule=get_schedule_details(tx, run),
         proposals=runs.list_open_proposals(tx, run_id) if run.state is State.PENDING else (),
+        counter_proposal=get_counter_proposal(tx, run)
+        if run.state is State.COUNTER_PROPOSED
+        else None,
         break_glass=db_break_glass.get_break_glass(tx, run_id),
     )
     if with_log:
@@ -235,7 +271,7 @@ def build_run_view(
             live_output=() if run.is_ended else live_output.get_live_output(tx, run_id),
         )
     discussion = read_discussion(view.entries) if with_log else get_discussion(tx, run_id)
-    view = replace(view, discussion=discussion, planned_at=_get_planned_at(view.entries))
+    view = replace(view, discussion=discussion, planned_at=_get_planned_at(tx, run))
     return view if policy is None else _add_policy(tx, view, policy, viewer)
 
 
@@ -255,7 +291,7 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
         # While a run is pending, at least one approval is missing, even if the rules have changed.
         missing_approvals=max(missing, 1) if run.state is State.PENDING else missing,
         approvers=policy.list_approvers(request, ruling) if is_open else (),
-        delegates=list_active_delegates(tx, policy, request, ruling) if is_open else (),
+        delegates=_list_delegates(tx, policy, counted) if is_open else (),
         requires_second_factor=ruling.requires_second_factor,
         freeze_after_approval=get_freeze_after_approval(policy, run, now=tx.now),
         expiry_before_freeze_ends=describe_expiry_before_freeze_ends(policy, run, now=tx.now),
@@ -265,6 +301,16 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
     factor = get_shown_factor(tx, policy, person=viewer.person, session=viewer.session)
     actions = _list_allowed_actions(tx, view, policy, viewer.person)
     return replace(view, allowed_actions=actions, is_stepped_up=bool(factor))
+
+
+def _list_delegates(
+    tx: Transaction, policy: Policy, counted: ApprovalCount
+) -> Sequence[tuple[Person, Person]]:
+    pairs = [
+        (policy.find_person(delegate), policy.find_person(owner))
+        for delegate, owner in list_active_delegates(tx, policy, counted.request, counted.ruling)
+    ]
+    return [(delegate, owner) for delegate, owner in pairs if delegate and owner]
 
 
 def _get_parent_state(tx: Transaction, run: Run) -> State | None:
@@ -282,8 +328,11 @@ def _get_previous_run(tx: Transaction, run: Run) -> int | None:
     return previous.id if previous else None
 
 
-def _get_planned_at(entries: Sequence[Entry]) -> int | None:
-    return max((entry.at for entry in entries if entry.kind == events.Planned.kind), default=None)
+def _get_planned_at(tx: Transaction, run: Run) -> int | None:
+    if run.plan is None:
+        return None
+    planned = change_log.list_entries_of_run(tx, run.id, [events.Planned.kind])
+    return max((entry.at for entry in planned), default=None)
 
 
 def _get_grant(tx: Transaction, run: Run) -> tuple[Grant, int] | None:
@@ -323,7 +372,7 @@ def _list_allowed_actions(
         assignees=_list_assignees(tx, view, policy) if decides and is_pending else (),
         withdraw=not begun and run.is_requested_for(person) and run.parent is None,
         resolve=can_resolve(policy, run, person),
-        undo=_has_executed_steps(view) and not undo_refusal,
+        undo=view.has_executed_steps and not undo_refusal,
         undo_refusal=undo_refusal,
         break_glass=is_held and not break_glass_refusal,
         break_glass_refusal=break_glass_refusal if is_held and view.break_glass else "",
@@ -388,16 +437,10 @@ def _can_review(view: RunView, policy: Policy, person: str) -> bool:
     return can_review(policy, view.run, person, now=view.now)
 
 
-def _has_executed_steps(view: RunView) -> bool:
-    run = view.run
-    done = any(record.state is not StepState.FAILED for record in view.step_records.values())
-    return run.kind == "change" and run.is_ended and run.plan is not None and done
-
-
 def _get_undo_refusal(view: RunView, policy: Policy, person: str) -> str:
     """Return why the person cannot request the undo; empty if they can."""
     run = view.run
-    if not _has_executed_steps(view) or run.plan is None:
+    if not view.has_executed_steps or run.plan is None:
         return ""
     if run.undo_of is not None:
         return "This run is an undo. Request the original again instead."

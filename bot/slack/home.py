@@ -335,7 +335,7 @@ def list_concerned_users(run_view: SlackRunView) -> set[str]:
 
 def can_decide(run_view: SlackRunView, home: Home) -> bool:
     """Return whether the run needs this person's approval."""
-    has_decided = any(decision.person == home.person for decision in run_view.decisions)
+    has_decided = any(decision.person == home.person for decision in run_view.view.decisions)
     return not has_decided and any(one.slack_user == home.user for one in run_view.approvers)
 
 

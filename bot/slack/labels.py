@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.model.run import Run, State
-from bot.model.run_states import Tone, describe_outcome, get_run_display
+from bot.model.run_states import Tone, describe_outcome
 from bot.model.sequence import list_parts
 from bot.model.text import format_count
 from bot.model.waiting import describe_waiting
@@ -44,7 +44,7 @@ _MAX_HOSTS = 3
 def build_run_label(run_view: SlackRunView) -> RunLabel:
     """Return the label of a run, with its activity or its summary."""
     run = run_view.run
-    display = get_run_display(run)
+    display = run_view.display
     icon, label = display.emoji, display.label
     text = _describe_activity(run_view) or run.summary
     # Some summaries begin with the label: "Denied by Olga: not today".
@@ -84,7 +84,7 @@ def _describe_activity(run_view: SlackRunView) -> str:
 
 def _describe_reading(run_view: SlackRunView) -> str:
     if run_view.run.hosts:
-        done, of = run_view.ended_children_count, _describe_children(run_view.run)
+        done, of = run_view.view.ended_children_count, _describe_children(run_view.run)
         return f"{done} of {of} read; nothing is changed"
     return f"reading {run_view.run.host}; nothing is changed"
 
@@ -98,20 +98,16 @@ def _describe_children(run: Run) -> str:
 def _describe_missing_approvals(run_view: SlackRunView) -> str:
     if run_view.run.state is State.COUNTER_PROPOSED:
         return _describe_counter_proposal(run_view)
-    needed = run_view.run.required_approvals
-    given = (
-        len(run_view.approvals)
-        if run_view.missing_approvals is None
-        else needed - run_view.missing_approvals
-    )
-    source = f" from {run_view.approvals_from}" if run_view.approvals_from else ""
-    return f"{given} of {format_count(needed, 'approval')}{source}"
+    view = run_view.view
+    needed = format_count(view.run.required_approvals, "approval")
+    source = f" from {view.approvals_from}" if view.approvals_from else ""
+    return f"{view.given_approvals} of {needed}{source}"
 
 
 def _describe_counter_proposal(run_view: SlackRunView) -> str:
     """Name the approver who proposes other values, and the requester who decides."""
-    run = run_view.run
-    editor = run_view.get_person_name(run.editors[-1]) if run.editors else "an approver"
+    run, proposal = run_view.run, run_view.view.counter_proposal
+    editor = run_view.get_person_name(proposal.person if proposal else run.editors[-1])
     original = f" instead of run {run.proposal_for}" if run.proposal_for else ""
     requester = run_view.get_person_name(run.requested_by)
     return f"{editor} proposes these values{original}; {requester} accepts or withdraws it"
@@ -122,10 +118,10 @@ def _describe_progress(run_view: SlackRunView) -> str:
     run, sent = run_view.run, len(run_view.step_records)
     so_far = f", for {lasting}" if (lasting := _format_duration(run_view)) else ""
     if run.hosts:
-        at = ", ".join(run_view.unfinished_hosts[:_MAX_HOSTS])
-        more = len(run_view.unfinished_hosts) - _MAX_HOSTS
+        at = ", ".join(run_view.view.unfinished_hosts[:_MAX_HOSTS])
+        more = len(run_view.view.unfinished_hosts) - _MAX_HOSTS
         where = f", running on {at}{f' and {more} more' if more > 0 else ''}" if at else ""
-        done, of = run_view.ended_children_count, _describe_children(run)
+        done, of = run_view.view.ended_children_count, _describe_children(run)
         waits = f". {describe_waiting(run.waiting)}" if run.waiting else ""
         return f"{done} of {of} done{where}{so_far}{waits}"
     if not sent:
@@ -138,7 +134,7 @@ def _format_duration(run_view: SlackRunView) -> str:
     """Return the run time in whole minutes; "" below one minute."""
     if run_view.run.started_at is None:
         return ""
-    minutes = (run_view.now - run_view.run.started_at) // 60_000_000
+    minutes = (run_view.view.now - run_view.run.started_at) // 60_000_000
     if minutes < 1:
         return ""
     return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"

@@ -130,7 +130,7 @@ def build_reminders(run_view: SlackRunView) -> dict[str, Message]:
     reminders: dict[str, Message] = {}
     if run.escalated_at is not None:
         reminders["escalation"] = _build_reminder(
-            run_view, f"Escalated: {run_view.approvals_from} can now approve"
+            run_view, f"Escalated: {run_view.view.approvals_from} can now approve"
         )
     elif run.reminded_at is not None:
         reminders[f"reminder {run.reminded_at}"] = _build_reminder(

@@ -274,7 +274,7 @@ class Outbox:
         """Return whether to wait: the run is about to change again."""
         run = posts.run_view.run
         if run.state is State.PLANNING:
-            return posts.run_view.now - run.requested_at < _PLANNING_SECONDS * 1_000_000
+            return posts.run_view.view.now - run.requested_at < _PLANNING_SECONDS * 1_000_000
         since = self._clock() - self._sent_at.get(run.id, -_UPDATE_INTERVAL_SECONDS)
         return run.state is State.RUNNING and since < _UPDATE_INTERVAL_SECONDS
 

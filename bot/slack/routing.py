@@ -29,7 +29,7 @@ def get_audience(run_view: SlackRunView, *, is_posted: bool) -> Audience:
     if (
         run.plan_only
         or run_view.is_quiet
-        or (run.ended_at is not None and run_view.now - run.ended_at > _MAX_AGE)
+        or (run.ended_at is not None and run_view.view.now - run.ended_at > _MAX_AGE)
     ):
         return Audience.NONE
     if run_view.is_refused_at_once and run.origin.source != "schedule":

@@ -3,19 +3,19 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from bot.audit import change_log, events
+from bot.audit import change_log
 from bot.db import schedules, view_conditions
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.model.agents import format_requester, get_agent_name
 from bot.model.references import hide_references, list_referenced_runs, show_references
-from bot.model.run import Decision, Run, State, StepRecord
+from bot.model.run import Decision, Run, StepRecord
+from bot.model.run_states import StatusDisplay
 from bot.model.view_rights import ViewRights, create_own_runs_only
 from bot.policy import NoPolicyError, Person, Policy, PolicySource
 from bot.policy.people import Area
 from bot.queries.questions import Discussion, get_answerer
 from bot.queries.run_view import RunView, Viewer, build_run_view
-from bot.queries.schedule_details import ScheduleDetails
 from bot.slack.run_notices import BuildNotice, NoticeContext, RunNotice
 
 
@@ -47,35 +47,16 @@ class UsedGrant:
 
 
 @dataclass(frozen=True)
-class ProposedValues:
-    """What an approver changed in a counter-proposal."""
-
-    changed_values: Mapping[str, str]
-    """By field: `http → www`."""
-    reason: str
-
-
-@dataclass(frozen=True)
 class SlackRunView:
-    """One run as it is now."""
+    """One run as it is now: what every source shows of it, and what only chat needs."""
 
-    run: Run
-    decisions: Sequence[Decision] = ()
-    step_records: Sequence[StepRecord] = ()
+    view: RunView
     person_names: Mapping[str, str] = field(default_factory=dict[str, str])
     """Names by person id."""
     area_title: str = ""
     channel: str = ""
     """C… of its area, or ""."""
-    plan_state_label: str = "State when planned"
-    """What the state of the host in its plan is now."""
-    approvals_from: str = ""
-    """Who must approve: "the owners of the edge"."""
-    missing_approvals: int | None = None
-    """How many more approvals it needs; None if unknown."""
     approvers: Sequence[Approver] = ()
-    discussion: Discussion = field(default_factory=Discussion)
-    """Questions, answers and the assignment to an approver."""
     slack_users: Mapping[str, str] = field(default_factory=dict[str, str])
     """Slack users of the people who ask and answer, by person id."""
     used_grant: UsedGrant | None = None
@@ -87,28 +68,32 @@ class SlackRunView:
     """Number and start of the hash of its last entry in the change log."""
     is_quiet: bool = False
     """Whether a schedule requested it and it ended like the previous time."""
-    ended_children_count: int = 0
-    """Of a request for several hosts: how many have ended."""
-    unfinished_hosts: Sequence[str] = ()
-    """Of a request for several hosts: those that have begun but not ended."""
-    break_glass: BreakGlass | None = None
-    """The requested or used break-glass."""
     owners: Sequence[Approver] = ()
     """Owners of its area."""
     notices: Sequence[RunNotice] = ()
     """What features have to say beside its card."""
-    freeze_after_approval: str = ""
-    """Why it will wait after approval, if a freeze applies now."""
     attempts: int = 0
     """How often delivery has failed since it last succeeded."""
-    schedule: ScheduleDetails | None = None
-    """What is approved, for a request for a schedule."""
-    proposals: Sequence[int] = ()
-    """The runs of its open counter-proposals."""
-    proposed_values: ProposedValues | None = None
-    """Of a counter-proposal that is not accepted yet."""
-    now: int = 0
-    """Microseconds by the database's clock."""
+
+    @property
+    def run(self) -> Run:
+        return self.view.run
+
+    @property
+    def display(self) -> StatusDisplay:
+        return self.view.display
+
+    @property
+    def discussion(self) -> Discussion:
+        return self.view.discussion
+
+    @property
+    def break_glass(self) -> BreakGlass | None:
+        return self.view.break_glass
+
+    @property
+    def step_records(self) -> Sequence[StepRecord]:
+        return [*self.view.step_records.values()]
 
     def get_person_name(self, person: str) -> str:
         return self.person_names.get(person, get_agent_name(person))
@@ -121,7 +106,7 @@ class SlackRunView:
 
     @property
     def approvals(self) -> Sequence[Decision]:
-        return [decision for decision in self.decisions if decision.approves]
+        return [decision for decision in self.view.decisions if decision.approves]
 
     @property
     def is_refused_at_once(self) -> bool:
@@ -158,39 +143,21 @@ class SlackRunViewBuilder:
         view = build_run_view(tx, run_id, policy, with_log=False)
         run = self._show_references(tx, policy, view.run)
         slack_view = SlackRunView(
-            run,
-            ended_children_count=view.ended_children_count,
-            unfinished_hosts=view.unfinished_hosts,
-            decisions=view.decisions,
-            step_records=[*view.step_records.values()],
+            replace(view, run=run),
             area_title=run.area,
             requester=run.origin.user if run.origin.source == "slack" else "",
             page_url=f"{self.base_url}/runs/{run_id}" if self.base_url else "",
             log_reference=_format_log_reference(tx, run_id),
-            break_glass=view.break_glass,
             is_quiet=bool(run.origin.schedule_id) and not schedules.has_different_outcome(tx, run),
-            schedule=view.schedule,
-            plan_state_label=view.plan_state_label,
-            proposals=view.proposals,
-            proposed_values=_get_proposed_values(tx, run),
-            discussion=view.discussion,
-            approvals_from=view.approvals_from,
-            freeze_after_approval=". ".join(
-                filter(None, (view.freeze_after_approval, view.expiry_before_freeze_ends))
-            ),
-            now=view.now,
         )
-        return (
-            slack_view if policy is None else self._add_policy_facts(tx, slack_view, view, policy)
-        )
+        return slack_view if policy is None else self._add_policy_facts(tx, slack_view, policy)
 
     def _add_policy_facts(
-        self, tx: Transaction, slack_view: SlackRunView, view: RunView, policy: Policy
+        self, tx: Transaction, slack_view: SlackRunView, policy: Policy
     ) -> SlackRunView:
-        run, names = slack_view.run, policy.person_names
+        view, run, names = slack_view.view, slack_view.run, policy.person_names
         area = policy.organisation.areas.get(run.area)
         requester = policy.find_person(run.requested_by)
-        is_counted = run.state is State.PENDING and run.host in policy.inventory.hosts
         on_duty = {person for name in run.areas for person in policy.list_on_duty(name)}
         return replace(
             slack_view,
@@ -201,7 +168,6 @@ class SlackRunViewBuilder:
             or (self._get_slack_user(requester) if requester else ""),
             owners=self._list_owners(policy, area),
             notices=[*self._list_notices(tx, policy, run)],
-            missing_approvals=view.missing_approvals if is_counted else None,
             approvers=sorted(
                 [
                     *(
@@ -213,7 +179,7 @@ class SlackRunViewBuilder:
                         )
                         for person in view.approvers
                     ),
-                    *self._list_delegates(policy, view),
+                    *self._list_delegates(view),
                 ],
                 key=lambda approver: (not approver.is_assigned, not approver.is_on_duty),
             ),
@@ -279,13 +245,10 @@ class SlackRunViewBuilder:
         view = build_run_view(tx, run_id, policy, Viewer(person), with_log=False)
         return view.allowed_actions.assignees
 
-    def _list_delegates(self, policy: Policy, view: RunView) -> Iterator[Approver]:
-        for delegate, delegator in view.delegates:
-            person, owner = policy.find_person(delegate), policy.find_person(delegator)
-            if person and owner:
-                is_assigned = delegate == view.discussion.assignee
-                user = self._get_slack_user(person)
-                yield Approver(person.name, user, owner.name, is_assigned)
+    def _list_delegates(self, view: RunView) -> Iterator[Approver]:
+        for person, owner in view.delegates:
+            is_assigned = person.id == view.discussion.assignee
+            yield Approver(person.name, self._get_slack_user(person), owner.name, is_assigned)
 
     def _list_notices(self, tx: Transaction, policy: Policy, run: Run) -> Iterator[RunNotice]:
         def find_user(person: str) -> str:
@@ -315,14 +278,3 @@ def _get_used_grant(view: RunView, names: Mapping[str, str]) -> UsedGrant | None
 def _format_log_reference(tx: Transaction, run_id: int) -> str:
     last = change_log.get_last_entry_of_run(tx, run_id)
     return f"log {last.seq} {last.hash[:12]}" if last else ""
-
-
-def _get_proposed_values(tx: Transaction, run: Run) -> ProposedValues | None:
-    if run.state is not State.COUNTER_PROPOSED or run.proposal_for is None:
-        return None
-    kinds = [events.CounterProposed.kind]
-    for entry in change_log.list_entries_of_run(tx, run.proposal_for, kinds):
-        event = entry.event
-        if isinstance(event, events.CounterProposed) and event.proposal == run.id:
-            return ProposedValues(event.values, event.reason)
-    return None

@@ -132,7 +132,7 @@ def render_commands(run_view: SlackRunView) -> View:
     blocks = [paragraph(bold(run.title))]
     if run.plan:
         blocks += render_plan(
-            run.plan, run_view.step_records, state_label=run_view.plan_state_label
+            run.plan, run_view.step_records, state_label=run_view.view.plan_state_label
         )
         if not can_show_plan(run.plan):
             blocks.append(render_page_hint(run_view, f"{TOO_LONG} See"))
@@ -154,14 +154,14 @@ def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
     blocks = [paragraph(bold(run.title))]
     if run.reason:
         blocks.append(rich_text(quote(run.reason)))
-    if run_view.schedule:
-        blocks.append(render_schedule(run_view.schedule))
+    if run_view.view.schedule:
+        blocks.append(render_schedule(run_view.view.schedule))
     if run.plan:
-        blocks += render_plan(run.plan, (), state_label=run_view.plan_state_label)
+        blocks += render_plan(run.plan, (), state_label=run_view.view.plan_state_label)
     blocks.append(paragraph(bold(_describe_approvals(run_view))))
     facts = [*run.policy_notes]
-    if run_view.freeze_after_approval:
-        facts.append(f"On hold: {run_view.freeze_after_approval}")
+    if run_view.view.freeze_after_approval:
+        facts.append(f"On hold: {run_view.view.freeze_after_approval}")
     if facts:
         blocks.append(context(*(escape_mrkdwn(fact) for fact in facts[:10])))
     if run.plan and not can_show_plan(run.plan):
@@ -176,7 +176,7 @@ def _describe_approvals(run_view: SlackRunView) -> str:
     if not run.required_approvals:
         return "Needs no approval."
     people = ", ".join(one.name for one in run_view.approvers[:10]) or "no one can approve"
-    source = f" from {run_view.approvals_from}" if run_view.approvals_from else ""
+    source = f" from {run_view.view.approvals_from}" if run_view.view.approvals_from else ""
     return f"Needs {format_count(run.required_approvals, 'approval')}{source}: {people}"
 
 

@@ -11,8 +11,9 @@ from bot.model import resubmit
 from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
-from bot.model.run_states import STEP_STATE_DISPLAYS, get_run_display
+from bot.model.run_states import STEP_STATE_DISPLAYS
 from bot.model.text import align_rows, escape_control, escape_to_one_line, format_count
+from bot.queries.pending import CounterProposal
 from bot.queries.questions import Remark, get_answerer
 from bot.queries.schedule_details import ScheduleDetails
 from bot.slack.aliases import COMMAND
@@ -44,7 +45,7 @@ from bot.slack.blocks import (
     user_mention,
 )
 from bot.slack.labels import TONE_EMOJI, build_run_label, format_run_line
-from bot.slack.run_facts import ProposedValues, SlackRunView
+from bot.slack.run_facts import SlackRunView
 from runbooks import Report, Table
 
 # Slack collapses long messages; a plan that is approved here must be visible here as a whole.
@@ -251,8 +252,8 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
     elif run.state is State.PENDING and not buttons:
         command = f"{COMMAND} approve {run.id} {run.short_digest}"
         blocks.append(rich_text(rich_text_section("Approvers type ", code(command))))
-    if run_view.proposals:
-        text = describe_proposals(run_view.proposals)
+    if run_view.view.proposals:
+        text = describe_proposals(run_view.view.proposals)
         blocks.append(paragraph(emoji("speech_balloon"), f" {text}"))
     blocks += [*_render_discussion(run_view), *_render_facts(run_view)]
     if buttons and (shown := _build_buttons(run_view)):
@@ -368,50 +369,50 @@ def _render_head(run_view: SlackRunView) -> list[Block]:
     facts += f" · {format_date(run.requested_at)}"
     if run.origin.source != "slack":
         facts += f" · {_SOURCE_LABELS.get(run.origin.source, escape_mrkdwn(run.origin.source))}"
-    return [header(format_heading(run)), context(facts)]
+    return [header(format_heading(run_view)), context(facts)]
 
 
-def format_heading(run: Run) -> str:
+def format_heading(run_view: SlackRunView) -> str:
     """Return colour, state and request: `🟡 Needs approval: abusers clear lb1`."""
-    display = get_run_display(run)
-    return f"{TONE_EMOJI[display.tone]} {display.label}: {run.title}"
+    display = run_view.display
+    return f"{TONE_EMOJI[display.tone]} {display.label}: {run_view.run.title}"
 
 
 def _render_request(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
     blocks: list[Block] = []
-    if len(format_heading(run)) > MAX_HEADER_LENGTH:
+    if len(format_heading(run_view)) > MAX_HEADER_LENGTH:
         blocks.append(paragraph(bold(run.title)))
     if run.reason:
         blocks.append(rich_text(quote(run.reason)))
     if run.reason and run.origin.agent is not None:
         blocks.append(context(f"Reason {WRITTEN_BY_AGENT}"))
-    if run_view.proposed_values:
-        blocks.append(_render_proposed_values(run_view.proposed_values))
-    if run_view.schedule:
-        blocks.append(render_schedule(run_view.schedule))
+    if run_view.view.counter_proposal:
+        blocks.append(_render_counter_proposal(run_view.view.counter_proposal))
+    if run_view.view.schedule:
+        blocks.append(render_schedule(run_view.view.schedule))
     if run.plan and run.state is not State.NO_CHANGES:
         folded = run.state not in _STATES_WITH_COMMANDS
         blocks += render_plan(
             run.plan,
             run_view.step_records,
-            state_label=run_view.plan_state_label,
+            state_label=run_view.view.plan_state_label,
             folded=folded,
         )
     return blocks
 
 
-def _render_proposed_values(proposed: ProposedValues) -> Block:
+def _render_counter_proposal(proposal: CounterProposal) -> Block:
     """Render what an approver changed in the request, and why."""
     changes = [
-        [bold(f"{name}: "), code(shorten_text(change, 300))]
-        for name, change in proposed.changed_values.items()
+        [bold(f"{name}: "), code(shorten_text(f"{old or '(empty)'} → {new or '(empty)'}", 300))]
+        for name, (old, new) in proposal.changed_values.items()
     ]
-    reason = [rich_text_section(bold("Reason: "), proposed.reason)]
+    reason = [rich_text_section(bold("Reason: "), proposal.reason)]
     return rich_text(
         rich_text_section(bold("Changed values")),
         bullet_list(*changes),
-        *(reason if proposed.reason else []),
+        *(reason if proposal.reason else []),
     )
 
 
@@ -494,8 +495,11 @@ def _render_facts(run_view: SlackRunView) -> list[Block]:
         facts.append(f"plan {run.short_digest}")
     if run.expires_at and run.state in {State.PENDING, State.QUEUED}:
         facts.append(f"expires {format_date(run.expires_at)}")
-    if run_view.freeze_after_approval:
-        facts.append(f"on hold after approval: {escape_mrkdwn(run_view.freeze_after_approval)}")
+    view = run_view.view
+    if hold := ". ".join(
+        filter(None, (view.freeze_after_approval, view.expiry_before_freeze_ends))
+    ):
+        facts.append(f"on hold after approval: {escape_mrkdwn(hold)}")
     if run.ended_at:
         facts.append(format_date(run.ended_at))
         # A witness outside the database: its administrators cannot edit messages in Slack.
@@ -512,8 +516,10 @@ def _render_facts(run_view: SlackRunView) -> list[Block]:
     return [*approvals, context(" · ".join(facts))]
 
 
-def _has_undo(run: Run) -> bool:
-    return run.undo_of is None and run.plan is not None and run.plan.is_reversible
+def _has_undo(run_view: SlackRunView) -> bool:
+    run = run_view.run
+    is_reversible = run.plan is not None and run.plan.is_reversible
+    return run.undo_of is None and is_reversible and run_view.view.has_executed_steps
 
 
 def format_approvals(run_view: SlackRunView) -> str:
@@ -548,14 +554,15 @@ def _build_buttons(run_view: SlackRunView) -> list[Element]:
         text = "Nothing more is sent for this run. A step under way ends first."
         dialog = confirm_dialog(f"Stop run {run.id}?", text, yes="Stop")
         buttons.append(_build_button(run, "Stop", STOP) | {"confirm": dialog})
-    if run.state is State.SUCCEEDED and _has_undo(run):
+    if run.state is State.SUCCEEDED and _has_undo(run_view):
         buttons.append(_build_button(run, "Undo…", UNDO))
     if run.is_ended and run.plan and resubmit.can_be_planned_again(run):
         buttons.append(_build_button(run, "Re-plan", REPLAN))
     if run.state in _RESUBMITTABLE_STATES and not resubmit.get_resubmit_refusal(run):
         label = f"Request run {run.id} again: {run.title}"
         buttons.append(button("Request again", action=RESUBMIT, value=str(run.id), label=label))
-    if run.plan and run.state is not State.NO_CHANGES:
+    # The steps of a schedule were what it would have done when it was requested.
+    if run.step_count and run.timing is None and run.state is not State.NO_CHANGES:
         buttons.append(_build_button(run, "Show commands", COMMANDS))
     return buttons
 

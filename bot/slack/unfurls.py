@@ -156,4 +156,4 @@ def render_unfurl(run_view: SlackRunView) -> Message:
         lines.append(escape_mrkdwn(build_run_label(run_view).text))
     if run_view.approvals:
         lines.append(format_approvals(run_view))
-    return Message("", [section(format_heading(run)), *map(context, lines)])
+    return Message("", [section(format_heading(run_view)), *map(context, lines)])

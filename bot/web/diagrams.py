@@ -10,16 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.model import times
-from bot.model.run import Run, State
-from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone, get_run_display
+from bot.model.run import Run
+from bot.model.run_states import OUTCOMES, PROBLEM_OUTCOMES, Outcome, get_run_display
 from bot.model.text import format_count
 from runbooks import Report
 
 # Marks have a minimum width in pixels. This keeps the last one inside the chart.
 _MAX_POSITION = 99.0
-_LANE_NAMES = ("Succeeded", "Failed", "Not run", "Pending")
-_FAILED_STATES = frozenset({State.FAILED, State.UNKNOWN, State.STOPPED, State.STALE})
-_SUCCESSFUL_STATES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
+_LANE_NAMES = ("Succeeded", "Failed or unknown", "Not run", "Open")
 _TICK_COUNT = 6
 # So many hosts have a lane each.
 _MAX_LANES = 12
@@ -137,18 +135,19 @@ def _build_mark(run: Run, since: int, until: int) -> TimelineMark:
     return TimelineMark(
         x=x,
         width=max(compute_position(end, since, until) - x, 0),
-        lane=_get_lane(run.state),
+        lane=_get_lane(run),
         tone=display.tone,
         title=f"{display.label}: {run.title}, {times.format_utc(begin)}",
     )
 
 
-def _get_lane(state: State) -> int:
-    if state in _SUCCESSFUL_STATES:
+def _get_lane(run: Run) -> int:
+    outcome = OUTCOMES[run.status]
+    if outcome in {Outcome.SUCCEEDED, Outcome.NEEDS_ATTENTION}:
         return 0
-    if state in _FAILED_STATES:
+    if outcome in PROBLEM_OUTCOMES:
         return 1
-    return 2 if RUN_STATUS_DISPLAYS[state].tone in {Tone.NEUTRAL, Tone.DANGER} else 3
+    return 2 if outcome is Outcome.NOT_RUN else 3
 
 
 def compute_position(time: int, since: int, until: int) -> float:

@@ -6,8 +6,14 @@ from dataclasses import dataclass
 from statistics import median
 
 from bot.db.run_progress import RunProgress, RunProgressPart
-from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Run, State
-from bot.model.run_states import describe_outcome, get_child_run_display, is_on_hold
+from bot.model.run import ENDED_STATES, Run, State
+from bot.model.run_states import (
+    OUTCOMES,
+    Outcome,
+    describe_outcome,
+    get_child_run_display,
+    is_on_hold,
+)
 from bot.web.diagrams import HostTile
 from bot.web.templating import render_code, render_part
 
@@ -17,38 +23,23 @@ _ChildRun = Run | RunProgressPart
 
 @dataclass(frozen=True)
 class OutcomeGroup:
-    """Statuses of child runs that the chart shows alike. `label` follows their number."""
+    """How the chart shows the child runs of an outcome. `label` follows their number."""
 
     css_class: str
     icon: str
     label: str
-    statuses: frozenset[str]
 
 
-_S = State
-OUTCOME_GROUPS = (
-    OutcomeGroup("done", "check", "succeeded", frozenset({_S.SUCCEEDED, _S.NO_CHANGES})),
-    OutcomeGroup("attention", "alert", "needing attention", frozenset({NEEDS_ATTENTION})),
-    OutcomeGroup(
-        "failed",
-        "cross",
-        "failed",
-        frozenset({_S.FAILED, _S.STALE, _S.REFUSED, _S.DENIED, _S.EXPIRED, _S.SUPERSEDED}),
-    ),
-    OutcomeGroup("unknown", "question", "with an unknown outcome", frozenset({_S.UNKNOWN})),
-    OutcomeGroup(
-        "active",
-        "play",
-        "in progress",
-        frozenset({_S.PLANNING, _S.QUEUED, _S.STARTING, _S.RUNNING}),
-    ),
-    OutcomeGroup(
-        "pending", "clock", "not started", frozenset({_S.PLANNED, _S.PENDING, _S.COUNTER_PROPOSED})
-    ),
-    OutcomeGroup("not-run", "ban", "not run", frozenset({_S.WITHDRAWN, _S.STOPPED})),
-)
-_GROUP_OF_STATUS = {status: group for group in OUTCOME_GROUPS for status in group.statuses}
-_ON_HOLD = OutcomeGroup("pending", "clock", "on hold", frozenset())
+OUTCOME_GROUPS: Mapping[Outcome, OutcomeGroup] = {
+    Outcome.SUCCEEDED: OutcomeGroup("done", "check", "succeeded"),
+    Outcome.NEEDS_ATTENTION: OutcomeGroup("attention", "alert", "needing attention"),
+    Outcome.FAILED: OutcomeGroup("failed", "cross", "failed"),
+    Outcome.UNKNOWN: OutcomeGroup("unknown", "question", "with an unknown outcome"),
+    Outcome.IN_PROGRESS: OutcomeGroup("active", "play", "in progress"),
+    Outcome.NOT_STARTED: OutcomeGroup("pending", "clock", "not started"),
+    Outcome.NOT_RUN: OutcomeGroup("not-run", "ban", "not run"),
+}
+_ON_HOLD = OutcomeGroup("pending", "clock", "on hold")
 
 
 @dataclass(frozen=True)
@@ -99,7 +90,7 @@ def build_fanout_chart(
     """Return the chart of the child runs. Times are microseconds since 1970."""
     counts = Counter(map(_get_group, child_runs))
     group_counts = [
-        (group, counts[group]) for group in (*OUTCOME_GROUPS, _ON_HOLD) if counts[group]
+        (group, counts[group]) for group in (*OUTCOME_GROUPS.values(), _ON_HOLD) if counts[group]
     ]
     started, ended = parent.started_at, parent.ended_at
     elapsed = None if started is None else (ended or now) - started
@@ -122,7 +113,7 @@ def build_fanout_chart(
 
 
 def _get_group(child: _ChildRun) -> OutcomeGroup:
-    return _ON_HOLD if is_on_hold(child) else _GROUP_OF_STATUS[child.status]
+    return _ON_HOLD if is_on_hold(child) else OUTCOME_GROUPS[OUTCOMES[child.status]]
 
 
 def _estimate_end(child_runs: Sequence[_ChildRun], *, now: int) -> int | None:

@@ -12,6 +12,7 @@ from bot.policy.summary.build import summarise_freezes
 from bot.policy.summary.model import FreezeSummary
 from bot.queries import pending
 from bot.web.result_chart import ResultCounter
+from bot.web.run_filter import STATE_GROUPS
 from bot.web.templating import get_reader_zone
 from bot.web.visit import Visit
 
@@ -23,7 +24,6 @@ _ACTIVE_STATES = frozenset(
 _MAX_LATEST_RUNS = 10
 _MAX_RUNS = 100
 _DAY = 86_400 * 1_000_000
-_FAILED_STATES = frozenset({State.FAILED, State.UNKNOWN})
 
 
 @router.get("/")
@@ -38,7 +38,7 @@ def show_home(visit: Visit) -> Response:
         inbox = pending.read_inbox(tx, visit.policy, visit.person)
         mine_ids = {run.id for run in inbox.runs}
         proposals = pending.list_counter_proposals(tx, visit.person)
-        failed_filter = search.RunFilter(states=_FAILED_STATES, since=now - _DAY)
+        failed_filter = search.RunFilter(states=STATE_GROUPS["problems"][1], since=now - _DAY)
         failed = search.find_run_numbers(tx, failed_filter, most=_MAX_RUNS)
         tiles = [
             tile

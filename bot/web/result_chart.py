@@ -9,7 +9,8 @@ from weakref import WeakKeyDictionary
 from bot.db import stats
 from bot.db.database import Transaction
 from bot.model import times
-from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, State
+from bot.model.run import ENDED_STATES, State
+from bot.model.run_states import OUTCOMES, PROBLEM_OUTCOMES, Outcome
 from bot.model.view_rights import ViewRights
 
 DAYS = 30
@@ -18,10 +19,8 @@ _STEP, _HEIGHT = 20, 100
 # Begin and end in microseconds.
 _Period = tuple[int, int]
 _OPEN_STATES = frozenset(State) - ENDED_STATES
-_PROBLEMS = frozenset({State.FAILED, State.UNKNOWN, State.STALE})
-_SUCCESSES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
 # Each result has a pattern too: see `.kt-result-…`. From the bottom of a bar to its top.
-RESULTS = ("succeeded", "needs attention", "failed", "other")
+RESULTS = ("succeeded", "needs attention", "failed or unknown", "other")
 
 
 @dataclass(frozen=True)
@@ -103,8 +102,9 @@ def build_result_chart(days: Sequence[tuple[date, Mapping[str, int]]]) -> Result
 
 
 def _get_result_index(status: str) -> int:
-    if status in _SUCCESSES:
+    outcome = OUTCOMES[status]
+    if outcome is Outcome.SUCCEEDED:
         return 0
-    if status == NEEDS_ATTENTION:
+    if outcome is Outcome.NEEDS_ATTENTION:
         return 1
-    return 2 if status in _PROBLEMS else 3
+    return 2 if outcome in PROBLEM_OUTCOMES else 3

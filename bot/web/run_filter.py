@@ -7,30 +7,34 @@ from urllib.parse import urlencode
 from bot.db import search_words
 from bot.db.saved_views import FILTERS
 from bot.db.search import RunFilter
-from bot.model.run import ENDED_STATES, RUN_STATUSES, State
-from bot.model.run_states import RUN_STATUS_DISPLAYS
+from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, RUN_STATUSES, State
+from bot.model.run_states import (
+    OUTCOMES,
+    PROBLEM_OUTCOMES,
+    RUN_STATUS_DISPLAYS,
+    STATUSES_BY_OUTCOME,
+    Outcome,
+)
 from bot.model.times import InvalidTimeError, parse_earliest_time, parse_latest_time
 from bot.policy import Policy
 from connectors.command import InvisibleCharacterError, refuse_invisible
 from runbooks import load_catalogue
 
 FILTER_NAMES = FILTERS
-_OPEN_STATES = frozenset(
-    {
-        State.PLANNING,
-        State.COUNTER_PROPOSED,
-        State.PENDING,
-        State.QUEUED,
-        State.STARTING,
-        State.RUNNING,
-        State.UNKNOWN,
-    }
+_OPEN_STATUSES = frozenset(OUTCOMES) - ENDED_STATES - {NEEDS_ATTENTION, State.PLANNED}
+_ENDED_STATUSES = ENDED_STATES | {NEEDS_ATTENTION}
+_PROBLEMS = frozenset(
+    status for outcome in PROBLEM_OUTCOMES for status in STATUSES_BY_OUTCOME[outcome]
 )
-# Groups of states to filter by, besides single states.
-STATE_GROUPS: Mapping[str, tuple[str, frozenset[State]]] = {
-    "under-way": ("In progress or pending", _OPEN_STATES),
-    "ended": ("Ended", ENDED_STATES),
-    "not-done": ("Ended without success", ENDED_STATES - {State.SUCCEEDED, State.NO_CHANGES}),
+# Groups of statuses to filter by, besides single ones.
+STATE_GROUPS: Mapping[str, tuple[str, frozenset[str]]] = {
+    "under-way": ("In progress or pending", _OPEN_STATUSES),
+    "ended": ("Ended", _ENDED_STATUSES),
+    "problems": ("Failed or unknown outcome", _PROBLEMS),
+    "not-done": (
+        "Ended without success",
+        _ENDED_STATUSES - STATUSES_BY_OUTCOME[Outcome.SUCCEEDED],
+    ),
 }
 _MAX_RUN_ID = 2_147_483_647
 # Options by the title of their group, "" for none. Each option is a value and its label.

@@ -27,6 +27,8 @@ _RUN_PATTERN = re.compile(r"(?:run\s+|#)?(\d{1,9})", re.IGNORECASE)
 _REASON_PATTERN = re.compile(r"\sbecause\s+(?=\S)", re.IGNORECASE)
 _MAX_RESULTS = 10
 """Results of each kind."""
+_MAX_SUGGESTIONS = 4
+"""Suggestions of each kind."""
 
 TextQuery = Annotated[str, Query(max_length=1000)]
 
@@ -58,6 +60,17 @@ def search_pages(request: Request, q: TextQuery = "") -> Response:
     return render_page(request, "search.html", text=text, results=results, problem=problem)
 
 
+@router.get("/search/suggestions")
+def suggest_results(request: Request, q: TextQuery = "") -> Response:
+    """Return what a text may be completed to, as the options of the search field."""
+    text = " ".join(q.split()).removeprefix("/keyturn ")
+    with open_visit(request) as (user, tx):
+        number = _RUN_PATTERN.fullmatch(text)
+        found = [_build_run(run) for run in runs.get_runs(tx, [int(number[1])] if number else [])]
+        found += _find_similar(tx, user.policy, text, most=_MAX_SUGGESTIONS)
+    return render_page(request, "search_suggestions.html", results=found)
+
+
 def _find_exact(tx: Transaction, policy: Policy, text: str) -> list[SearchResult]:
     """Return what has this number or name, and the form of this request.
 
@@ -79,8 +92,13 @@ def _find_exact(tx: Transaction, policy: Policy, text: str) -> list[SearchResult
     return results
 
 
-def _find_similar(tx: Transaction, policy: Policy, text: str) -> list[SearchResult]:
-    """Return the hosts, people and runbooks whose names contain the words, and matching runs."""
+def _find_similar(
+    tx: Transaction, policy: Policy, text: str, *, most: int = _MAX_RESULTS
+) -> list[SearchResult]:
+    """Return the hosts, people and runbooks whose names contain the words, and matching runs.
+
+    most: how many of each kind.
+    """
     words = text.casefold().split()
     if not words:
         return []
@@ -94,11 +112,11 @@ def _find_similar(tx: Transaction, policy: Policy, text: str) -> list[SearchResu
     run_filter = search.RunFilter(text=split_search_words(text))
     matching: Sequence[Run] = ()
     if run_filter.text:
-        matching = search.find_newest_runs(tx, run_filter, most=_MAX_RESULTS)
+        matching = search.find_newest_runs(tx, run_filter, most=most)
     return [
-        *(_build_host(policy, name) for name in hosts[:_MAX_RESULTS]),
-        *(_build_person(policy, person) for person in people[:_MAX_RESULTS]),
-        *(_build_request(one.name, {}, (), one.summary) for one in runbooks[:_MAX_RESULTS]),
+        *(_build_host(policy, name) for name in hosts[:most]),
+        *(_build_person(policy, person) for person in people[:most]),
+        *(_build_request(one.name, {}, (), one.summary) for one in runbooks[:most]),
         *map(_build_run, matching),
     ]
 

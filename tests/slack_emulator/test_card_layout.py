@@ -24,11 +24,13 @@ from tests.bot.slack.sample_views import (
     ASKED,
     MINUTE,
     build_approval,
+    build_children,
     build_plan,
     build_run,
     build_run_view,
     build_run_view_of_each_state,
     build_step,
+    replace_facts,
 )
 from tests.chromium import get_picture_file
 from tests.slack_emulator.browsing import SharedBrowser
@@ -63,8 +65,7 @@ def fan_out() -> SlackRunView:
     return build_run_view(
         going,
         decisions=[build_approval()],
-        ended_children_count=5,
-        unfinished_hosts=hosts[5:8],
+        children=build_children(going, ended=5, running=3),
         now=ASKED + 4 * MINUTE,
     )
 
@@ -85,7 +86,7 @@ def long_output() -> SlackRunView:
     output = "\n".join(
         f"table http, entry {n:>4}: 203.0.113.{n % 250}, cleared" for n in range(20)
     )
-    return replace(
+    return replace_facts(
         build_run_view_of_each_state()["succeeded"],
         step_records=[replace(done, output=output)],
         requester="U0DORA",
@@ -106,7 +107,7 @@ def scenes() -> dict[str, list[Message]]:
     ]
     planned = build_run_view_of_each_state()["planned"]
     never = build_plan(build_step(undo=None, no_undo_reason="HAProxy forgets every entry of http"))
-    irreversible = replace(planned, run=build_run(State.PLANNED, proposal=never))
+    irreversible = replace_facts(planned, run=build_run(State.PLANNED, proposal=never))
     drawn["plans"] = [render_plan_message(planned), render_plan_message(irreversible)]
     drawn["the end"] = [render_result(long_output())]
     return drawn
@@ -115,7 +116,7 @@ def scenes() -> dict[str, list[Message]]:
 def home() -> View:
     states = build_run_view_of_each_state()
     unrequested = [
-        replace(states[name], run=replace(states[name].run, id=number))
+        replace_facts(states[name], run=replace(states[name].run, id=number))
         for number, name in ((13, "counter_proposed"), (14, "planned"))
     ]
     going = [states["running"].run, fan_out().run]

@@ -126,7 +126,7 @@ class RunResult(BaseModel):
             required_approvals=run.required_approvals,
             missing_approvals=view.missing_approvals,
             approvals_from=view.approvals_from,
-            approvers=[person.name for person in view.approvers],
+            approvers=view.approver_names,
             policy_notes=run.policy_notes,
             margin=None if margin == NO_LIMIT else margin,
             page=f"{base_url}/runs/{run.id}",
@@ -138,7 +138,7 @@ class RunResult(BaseModel):
 def _describe_next_step(view: RunView) -> str:
     run = view.run
     if run.state in {State.PLANNED, State.PENDING} and view.missing_approvals > len(
-        view.approvers
+        view.approver_names
     ):
         return (
             "Fewer people can approve it under the current policy than it needs: your owner and "

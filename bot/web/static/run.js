@@ -42,6 +42,19 @@
   // After a swap, htmx sets the classes that the server sent.
   document.addEventListener("htmx:afterSettle", function () { showPanel(); markLine(); });
 
+  // The numbers of an output's lines are one stop of the Tab key: arrow keys move among them.
+  var STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -Infinity, End: Infinity };
+  document.addEventListener("keydown", function (event) {
+    var link = event.target.closest(".kt-line > a"), step = STEPS[event.key];
+    if (!link || !step || event.ctrlKey || event.metaKey || event.altKey) { return; }
+    var links = Array.from(link.closest(".kt-lines").querySelectorAll(".kt-line > a"));
+    var next = links[Math.min(Math.max(links.indexOf(link) + step, 0), links.length - 1)];
+    event.preventDefault();
+    link.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  });
+
   // Searching: the lines that contain the text are marked, and Enter goes to the next one.
   function search(form, step) {
     var text = form.elements.filter.value.trim().toLowerCase();

@@ -46,7 +46,7 @@ def test_progress_is_available_for_every_run_state(api_harness: ApiHarness) -> N
     for number in add_sample_runs(api_harness.database).values():
         seen = program.get(f"/runs/{number}/progress").json()
         assert seen["total"] == sum(
-            seen[name] for name in ("done", "failed", "running", "upcoming")
+            seen[name] for name in ("done", "failed", "not_run", "running", "upcoming")
         )
 
 

@@ -28,34 +28,40 @@ def a_progress(**changes: Any) -> Mapping[str, Any]:
     usual = {
         "run": 7,
         "state": "running",
+        "label": "Running",
         "needs_attention": False,
         "counted_in": "hosts",
         "total": 0,
     }
-    counts = ("done", "needing_attention", "failed", "running", "upcoming")
+    counts = ("done", "needing_attention", "failed", "not_run", "running", "upcoming")
     return usual | dict.fromkeys(counts, 0) | changes
 
 
 @pytest.mark.parametrize(
     ("changes", "drawn"),
     [
-        ({}, "run 7: running, 0 of 0 hosts done"),
-        ({"total": 1, "done": 1}, "run 7: running, 1 of 1 hosts done"),
+        ({}, "run 7: Running, 0 of 0 hosts done"),
+        ({"total": 1, "done": 1}, "run 7: Running, 1 of 1 hosts done"),
         (
             {"total": 4, "done": 1, "failed": 1, "running": 1, "upcoming": 1},
-            "[##!!>>..] run 7: running, 1 of 4 hosts done, 1 failed",
+            "[##!!>>..] run 7: Running, 2 of 4 hosts done, 1 failed",
+        ),
+        (
+            {"total": 2, "done": 1, "not_run": 1},
+            "[####xxxx] run 7: Running, 2 of 2 hosts done, 1 not run",
         ),
         (
             {
                 "state": "succeeded",
+                "label": "Needs attention",
                 "needs_attention": True,
                 "total": 2,
                 "done": 2,
                 "needing_attention": 1,
             },
-            "[########] run 7: needs attention, 2 of 2 hosts done, 1 needs attention",
+            "[########] run 7: Needs attention, 2 of 2 hosts done, 1 needs attention",
         ),
-        ({"total": 200, "done": 100, "upcoming": 100}, "[####....] run 7: running, 100 of 200"),
+        ({"total": 200, "done": 100, "upcoming": 100}, "[####....] run 7: Running, 100 of 200"),
     ],
 )
 def test_progress_bar_shows_the_hosts_done_failed_and_running(
@@ -108,7 +114,7 @@ def test_run_show_follow_prints_live_output_until_the_run_ends(
     end.join()
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("lb1: half \\x1b[31mdone\nrun ")
-    assert "running, 0 of 1 steps done" in result.stderr
+    assert "Running, 0 of 1 steps done" in result.stderr
     assert "Verified" in result.stdout
 
 

@@ -1,12 +1,15 @@
 """Run views in every state, for tests of cards."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, RequestOrigin, Run, State, StepRecord, StepState
 from bot.model.waiting import Waiting, WaitingFor
-from bot.slack.run_facts import Approver, ProposedValues, SlackRunView
+from bot.queries.pending import CounterProposal
+from bot.queries.run_view import RunView
+from bot.slack.run_facts import Approver, SlackRunView
 from connectors.command import Shell
 from runbooks import Report, Table
 
@@ -70,17 +73,41 @@ def build_run(state: State = State.PENDING, **other: Any) -> Run:
 
 
 def build_run_view(run: Run | None = None, **other: Any) -> SlackRunView:
+    """Return a view of a run. other: fields of the view, and of what only chat needs."""
     run_view = SlackRunView(
-        run or build_run(),
+        RunView(
+            run or build_run(),
+            now=ASKED + MINUTE,
+            approvals_from="the owners of the edge",
+            missing_approvals=1,
+        ),
         person_names={"dora": "Dora Developer", "olga": "Olga Owner", "adam": "Adam Admin"},
         area_title="the edge",
-        approvals_from="the owners of the edge",
         approvers=(Approver("Adam Admin", "U0ADAM"), Approver("Olga Owner", "U0OLGA")),
         requester="U0DORA",
         page_url=PAGE,
-        now=ASKED + MINUTE,
     )
-    return replace(run_view, **other)
+    return replace_facts(run_view, **other)
+
+
+def replace_facts(run_view: SlackRunView, **other: Any) -> SlackRunView:
+    """Return the view with other fields. step_records: a sequence; the rest as in both classes."""
+    if "step_records" in other:
+        records: Sequence[StepRecord] = other["step_records"]
+        other["step_records"] = {record.step_number: record for record in records}
+    of_all = {one.name for one in fields(RunView)} & other.keys()
+    view = replace(run_view.view, **{name: other.pop(name) for name in of_all - {"approvers"}})
+    return replace(run_view, view=view, **other)
+
+
+def build_children(parent: Run, *, ended: int, running: int = 0) -> Sequence[Run]:
+    """Return child runs of a parent: the first have ended, the next are running."""
+    states = [State.SUCCEEDED] * ended + [State.RUNNING] * running
+    states += [State.QUEUED] * (len(parent.hosts) - len(states))
+    return [
+        replace(parent, id=parent.id + n, host=host, hosts=(), parent=parent.id, state=state)
+        for n, (host, state) in enumerate(zip(parent.hosts, states, strict=True), start=1)
+    ]
 
 
 def build_approval(person: str = "olga", **other: Any) -> Decision:
@@ -101,6 +128,15 @@ def build_check(report: Report | None) -> Run:
         ended_at=ASKED + MINUTE,
     )
     return replace(run, plan=None, digest="", required_approvals=0)
+
+
+def _build_proposal() -> Run:
+    return replace(build_run(State.COUNTER_PROPOSED), editors=("olga",), proposal_for=11)
+
+
+_COUNTER_PROPOSAL = CounterProposal(
+    _build_proposal(), "olga", ASKED, "only www is attacked", {"table": ("http", "www")}
+)
 
 
 def build_run_view_of_each_state() -> dict[str, SlackRunView]:
@@ -149,10 +185,7 @@ def build_run_view_of_each_state() -> dict[str, SlackRunView]:
         S.REFUSED: (build_run(S.REFUSED, summary="the table is not there", **ended), {}),
         S.DENIED: (build_run(S.DENIED, summary="Denied by Olga Owner: not today", **ended), {}),
         S.EXPIRED: (build_run(S.EXPIRED, summary="Nobody decided in time", **ended), {}),
-        S.COUNTER_PROPOSED: (
-            replace(build_run(S.COUNTER_PROPOSED), editors=("olga",), proposal_for=11),
-            {"proposed_values": ProposedValues({"table": "http → www"}, "only www is attacked")},
-        ),
+        S.COUNTER_PROPOSED: (_build_proposal(), {"counter_proposal": _COUNTER_PROPOSAL}),
         S.SUPERSEDED: (build_run(S.SUPERSEDED, summary="Superseded by run 13", **ended), {}),
         S.WITHDRAWN: (build_run(S.WITHDRAWN, summary="Withdrawn by the requester", **ended), {}),
         S.STALE: (

@@ -10,7 +10,7 @@ from bot.slack.modals import RequestFormView, render_form
 from bot.slack.run_message import render_card
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.json_walk import walk_objects
-from tests.bot.slack.sample_views import build_run_view_of_each_state
+from tests.bot.slack.sample_views import build_run_view_of_each_state, replace_facts
 from tests.bot.slack.test_form import OpenForm
 from tests.toy import TuneSwitch
 
@@ -133,7 +133,7 @@ def test_request_again_button_is_on_cards_of_unsuccessful_runs_only(state: State
     assert _has_again_button(render_card(run_view)) == (state.value in nothing)
     assert not _has_again_button(render_card(run_view, buttons=False))
     undo = replace(run_view.run, undo_of=7)
-    assert not _has_again_button(render_card(replace(run_view, run=undo)))
+    assert not _has_again_button(render_card(replace_facts(run_view, run=undo)))
 
 
 def _has_again_button(message: Message) -> bool:

@@ -36,12 +36,14 @@ from tests.bot.slack.sample_views import (
     PAGE,
     build_approval,
     build_check,
+    build_children,
     build_plan,
     build_report,
     build_run,
     build_run_view,
     build_run_view_of_each_state,
     build_step,
+    replace_facts,
 )
 from tests.slack_emulator.blockkit import faults_of_blocks, faults_of_view
 from tests.slack_emulator.mrkdwn import Names, to_html, with_emoji
@@ -161,9 +163,11 @@ def test_card_of_a_check_with_problems_is_orange():
 
 def test_card_of_a_fan_out_counts_hosts_read_and_done():
     hosts = ("lb1", "lb2", "lb3")
-    reading = build_run_view(build_run(State.PLANNING, hosts=hosts), ended_children_count=1)
+    planning = build_run(State.PLANNING, hosts=hosts)
+    reading = build_run_view(planning, children=build_children(planning, ended=1))
     assert "1 of 3 hosts read" in words(render_card(reading))
-    running = build_run_view(build_run(State.RUNNING, hosts=hosts), ended_children_count=2)
+    moving = build_run(State.RUNNING, hosts=hosts)
+    running = build_run_view(moving, children=build_children(moving, ended=2))
     assert "2 of 3 hosts done" in words(render_card(running))
 
 
@@ -314,7 +318,9 @@ def test_denied_card_names_approver_and_reason_in_one_sentence():
 def test_undo_button_is_on_succeeded_runs_that_are_no_undo():
     assert "undo" in buttons(render_card(RUN_VIEWS["succeeded"]))
     assert "undo" not in buttons(render_card(RUN_VIEWS["failed"]))
-    undone = replace(RUN_VIEWS["succeeded"], run=replace(RUN_VIEWS["succeeded"].run, undo_of=7))
+    undone = replace_facts(
+        RUN_VIEWS["succeeded"], run=replace(RUN_VIEWS["succeeded"].run, undo_of=7)
+    )
     assert "undo" not in buttons(render_card(undone))
 
 
@@ -446,7 +452,7 @@ def render_all_messages(run_view: SlackRunView) -> list[Message]:
     run = run_view.run
     seen = HomeContent(
         person="dora",
-        now=run_view.now,
+        now=run_view.view.now,
         person_names=run_view.person_names,
         base_url="",
         pending=[run_view],
@@ -531,14 +537,16 @@ def _list_texts(run_view: SlackRunView) -> Iterator[str]:
 @pytest.mark.parametrize("state", RUN_VIEWS)
 def test_messages_show_names_of_people_and_areas_never_ids(state: str):
     area = "the front doors"
-    run_view = replace(RUN_VIEWS[state], area_title=area, approvals_from=f"the owners of {area}")
+    run_view = replace_facts(
+        RUN_VIEWS[state], area_title=area, approvals_from=f"the owners of {area}"
+    )
     granted = UsedGrant(3, "Olga Owner", uses_left=4, per_hour=5)
     pane = BreakGlass(
         12, "dora", "smoke", ASKED, ASKED, reviewed_at=ASKED, reviewer="olga", review="fine"
     )
     votes = [build_approval("adam", on_behalf_of="olga")]
-    stead = replace(run_view, decisions=votes, used_grant=granted, break_glass=pane)
-    for view in (run_view, replace(stead, run=replace(run_view.run, grant_id=3))):
+    stead = replace_facts(run_view, decisions=votes, used_grant=granted, break_glass=pane)
+    for view in (run_view, replace_facts(stead, run=replace(run_view.run, grant_id=3))):
         all_texts = list(_list_texts(view))
         assert any("Dora Developer" in text for text in all_texts)
         assert [text for text in all_texts if re.search(r"\b(dora|olga|adam|edge)\b", text)] == []

@@ -81,6 +81,7 @@ ROUTES = {
     ("GET", "/runbooks/options"): (401, 404),
     ("GET", "/runbooks/preview"): (401, 404),
     ("POST", "/runbooks"): (401, 404),
+    ("GET", "/search/suggestions"): (401, 200),
     ("GET", "/search"): (401, 200),
     ("GET", "/views/{number}"): (401, 404),
     ("POST", "/views"): (401, 422),

@@ -440,7 +440,7 @@ def test_run_page_polls_for_updates_until_the_run_ends(site: Site) -> None:
     browser = site.browser("dora")
     assert f'hx-get="/runs/{run.id}/live?stamp=' in browser.get(f"/runs/{run.id}").text
     site.harness.approve(run)
-    assert "hx-trigger" not in browser.get(f"/runs/{run.id}").text
+    assert f'hx-get="/runs/{run.id}/' not in browser.get(f"/runs/{run.id}").text
 
 
 def test_live_update_of_an_unchanged_run_is_204(site: Site) -> None:
@@ -448,7 +448,8 @@ def test_live_update_of_an_unchanged_run_is_204(site: Site) -> None:
     browser = site.browser("dora")
 
     def address() -> str:
-        return browser.get(f"/runs/{run.id}").text.split('hx-get="')[1].split('"')[0]
+        path = f"/runs/{run.id}/live"
+        return path + browser.get(f"/runs/{run.id}").text.split(f'hx-get="{path}')[1].split('"')[0]
 
     before = address()
     assert browser.get(before).status_code == 204

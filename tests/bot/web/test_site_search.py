@@ -85,6 +85,11 @@ def test_site_search_does_not_find_a_hidden_run(tmp_path: Path) -> None:
             site.browser(one).get("/search", params={"q": f"run {number}"})
             for one in ("dora", "adam")
         ]
+        suggested = [
+            site.browser(one).get("/search/suggestions", params={"q": f"run {number}"}).text
+            for one in ("dora", "adam")
+        ]
+        assert [f'value="run {number}"' in text for text in suggested] == [False, True]
         assert "No results" in answers[0].text
         assert answers[1].headers["location"] == f"/runs/{number}"
         for browser in site.browsers:

@@ -24,6 +24,7 @@ ROUTES = {
     ("GET", "/runs.csv"): "leaves out",
     ("GET", "/runs.json"): "leaves out",
     ("GET", "/search"): "leaves out",
+    ("GET", "/search/suggestions"): "leaves out",
     ("GET", "/runs/{number}"): "run",
     ("GET", "/runs/{number}/live"): "run",
     ("GET", "/runs/{number}/output/{step}.txt"): "run",
@@ -117,7 +118,7 @@ ROUTES = {
     **collect("PAGES_VIEWING"),
 }
 # What they leave out has no words of its own: numbers, and the runs that hold a host.
-WORDLESS = {"/hosts", "/report", "/stream"}
+WORDLESS = {"/hosts", "/report", "/stream", "/search/suggestions"}
 ABSENT = 987_654
 
 
@@ -159,7 +160,11 @@ def _of(decision: str) -> list[tuple[str, str]]:
 def _open(browser: TestClient, method: str, path: str, number: int) -> tuple[int, str]:
     """Return the status and the text, in which the number is left out."""
     names = {**NAMES, "name": "lb1"}
-    query = {"/runs/compare": {"b": str(number)}, "/search": {"q": "reason"}}.get(path)
+    query = {
+        "/runs/compare": {"b": str(number)},
+        "/search": {"q": "reason"},
+        "/search/suggestions": {"q": "reason"},
+    }.get(path)
     form = {"reason": "it has to be done now, really", "ending": "failed", "why": "I looked"}
     answer = browser.request(
         method,

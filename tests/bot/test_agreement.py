@@ -1,0 +1,308 @@
+"""What every source shows of a run agrees with its view: state, counts, approvers, actions."""
+
+import re
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from bot.api.mcp.results import RunResult
+from bot.cli.formatting import format_run_details
+from bot.db import runs
+from bot.db.database import Transaction
+from bot.db.home_queue import Home
+from bot.db.runs import NoSuchRun
+from bot.model.run import State
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.queries import compare
+from bot.queries.run_view import RunView, Viewer, build_run_view
+from bot.slack.home import can_decide
+from bot.slack.replies import render_run_list
+from bot.slack.run_facts import SlackRunViewBuilder
+from bot.slack.run_message import render_card
+from tests.bot.api.conftest import HERE, create_api_harness
+from tests.bot.harness import WEB, Harness, open_harness
+from tests.bot.restricted_view import restricted_rules
+from tests.bot.slack.json_walk import list_mentions, list_texts
+from tests.bot.web.conftest import create_site
+from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import (
+    add_ended_run,
+    add_pending_run,
+    add_planned_run,
+    add_requested_run,
+    add_sample_runs,
+    approve,
+)
+from tests.policies import TEAM
+from tests.toy import SetSwitch, ShowSwitches
+
+# Dora requested most, and may view the web servers only. Olga and Adam own the edge, and Stan
+# decides on behalf of Adam. All but Dora administrate, and view everything.
+VIEWERS = ("dora", "olga", "adam", "stan")
+NIGHTLY = ScheduleTiming("nightly", parse_cron("0 3 * * *", "Europe/Amsterdam"))
+_HOUR = 3_600_000_000
+# The form of each action on the page. The others are offered where they make sense.
+FORMS = {
+    "approve": "approve",
+    "deny": "deny",
+    "accept": "accept",
+    "submit": "request",
+    "resolve": "resolve",
+    "undo": "undo",
+    "ask": "question",
+    "answer": "answer",
+    "reassign": "reassign",
+    "review": "review",
+}
+COMMANDS = {"approve": "approve", "submit": "submit", "accept": "accept"}
+
+
+@dataclass
+class Shown:
+    """What one person is shown of one run."""
+
+    view: RunView
+    api: Mapping[str, Any]
+    html: str
+    page: Page
+    card: str
+    mentions: list[str]
+
+    @property
+    def actions(self) -> set[str]:
+        return {*self.view.allowed_actions.names}
+
+
+@dataclass
+class Gallery:
+    harness: Harness
+    numbers: list[int]
+
+
+def _add_runs_through_the_service(harness: Harness) -> None:
+    service = harness.service
+    lamp = SetSwitch(host="lb1", name="lamp", value="on")
+    edited = harness.request(lamp)
+    service.propose_values(
+        edited.id, person="olga", changed_values={"value": "dim"}, reason="too bright"
+    )
+    asked = harness.request(lamp, reason="a customer")
+    service.ask_question(asked.id, person="adam", text="which one?")
+    service.reassign_run(asked.id, person="adam", assignee="olga", reason="yours")
+    harness.approve(harness.request(SetSwitch(host="web1", name="lamp", value="on")))
+    for value, approves in (("on", True), ("dim", False)):
+        both = [SetSwitch(host=host, name="lamp", value=value) for host in ("lb1", "lb2")]
+        run = service.request_on_hosts(both, host_pattern="lb*", person="dora", origin=WEB)
+        harness.run_queued_work()
+        if approves:
+            harness.approve(harness.get_run(run.id))
+    for host in ("lb1", "web1"):
+        service.schedules.request_schedule(
+            [ShowSwitches(host=host)], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
+        )
+    harness.run_queued_work()
+
+
+def _add_runs_of_other_states(harness: Harness) -> None:
+    with harness.database.transaction() as tx:
+        add_planned_run(tx)
+        approved = approve(tx, add_pending_run(tx, add_requested_run(tx, host="web1")))
+        runs.move_run(tx, approved, State.STARTING)
+        for state in (State.REFUSED, State.EXPIRED, State.WITHDRAWN, State.SUPERSEDED):
+            add_ended_run(tx, add_pending_run(tx, add_requested_run(tx)), state, "It is over")
+        stopped = add_pending_run(tx, add_requested_run(tx, host="web1"), state=State.QUEUED)
+        add_ended_run(tx, stopped, State.STOPPED, "Stopped by Olga Owner")
+        add_pending_run(tx, add_requested_run(tx, host="web1"), needed=2)
+
+
+@pytest.fixture(scope="module")
+def gallery(tmp_path_factory: pytest.TempPathFactory) -> Generator[Gallery]:
+    """Runs in every state, of which some people may view a part."""
+    directory = tmp_path_factory.mktemp("harness")
+    with open_harness(directory, rules=restricted_rules()) as harness:
+        harness.fleet.hosts |= {"web1": {"lamp": "off"}}
+        with harness.database.reading() as tx:
+            ends_at = tx.now + 10 * _HOUR
+        harness.service.delegations.create_delegation(
+            delegator="adam", delegate="stan", ends_at=ends_at, area="edge", source="web"
+        )
+        _add_runs_through_the_service(harness)
+        add_sample_runs(harness.database)
+        _add_runs_of_other_states(harness)
+        with harness.database.reading() as tx:
+            numbers = [*range(1, max(run.id for run in runs.list_runs(tx, range(1, 100))) + 1)]
+        yield Gallery(harness, numbers)
+
+
+@pytest.fixture(scope="module", params=VIEWERS)
+def viewer(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def shown(gallery: Gallery, viewer: str) -> Generator[Mapping[int, Shown]]:
+    """All that a person may view, by number."""
+    harness = gallery.harness
+    program, browser = _open_program(harness, viewer), create_site(harness).browser(viewer)
+    cards = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=HERE)
+    found: dict[int, Shown] = {}
+    for number in gallery.numbers:
+        view = _read_view(harness, viewer, number)
+        answer = program.get(f"/runs/{number}")
+        page = browser.get(f"/runs/{number}")
+        assert (answer.status_code, page.status_code) == (
+            (404, 404) if view is None else (200, 200)
+        )
+        if view is not None:
+            with harness.database.reading() as tx:
+                card = render_card(cards.build_slack_run_view(tx, number)).blocks
+            text = " ".join(list_texts(card))
+            parsed = Page(page.text)
+            found[number] = Shown(
+                view, answer.json(), page.text, parsed, text, list_mentions(card)
+            )
+    yield found
+    program.close()
+    browser.close()
+
+
+def _open_program(harness: Harness, person: str) -> Any:
+    return create_api_harness(harness).program(person)
+
+
+def _read_view(harness: Harness, person: str, number: int) -> RunView | None:
+    policy = harness.policies.get_policy()
+    with harness.database.reading(policy.get_view_rights(person)) as tx:
+        try:
+            return build_run_view(tx, number, policy, Viewer(person))
+        except NoSuchRun:
+            return None
+
+
+def test_runs_are_in_every_state_and_some_are_hidden(gallery: Gallery) -> None:
+    views = [_read_view(gallery.harness, "olga", number) for number in gallery.numbers]
+    assert {view.run.state for view in views if view} == set(State)
+    assert None in [_read_view(gallery.harness, "dora", number) for number in gallery.numbers]
+
+
+def test_state_and_label_agree(shown: Mapping[int, Shown], gallery: Gallery) -> None:
+    for number, one in shown.items():
+        label, run = one.view.display.label, one.view.run
+        assert (one.api["state"], one.api["label"]) == (run.state, label), number
+        assert f"{label}: {run.title}" in one.card, number
+        assert f" {run.title} {label} " in one.page.text, number
+        assert f"\n  {label}." in format_run_details(one.api), number
+        with gallery.harness.database.reading() as tx:
+            policy = gallery.harness.policies.get_policy()
+            assert RunResult.from_view(tx, one.view, policy, "").label == label, number
+            # Beside a run with another label, lest equal lines are folded.
+            other = next(n for n, each in shown.items() if each.view.display.label != label)
+            assert run.parent or _compare_label(tx, number, other) == label, number
+
+
+def _compare_label(tx: Transaction, number: int, other: int) -> str:
+    left, right = compare.find_runs_to_compare(tx, number, other, name_person=str)
+    assert left
+    return compare.compare_runs(left, right)[0].lines[0].right or ""
+
+
+def test_lists_show_the_label_of_each_run(
+    shown: Mapping[int, Shown], gallery: Gallery, viewer: str
+) -> None:
+    harness = gallery.harness
+    labels = {number: one.view.display.label for number, one in shown.items()}
+    with _open_program(harness, viewer) as program:
+        listed = program.get("/runs", params={"limit": 100}).json()["runs"]
+    assert {run["id"]: run["label"] for run in listed}.items() <= labels.items()
+    with create_site(harness).browser(viewer) as browser:
+        rows = browser.get("/runs").text.split('<tr role="row">')
+    for row in rows:
+        if link := re.search(r'href="/runs/(\d+)" class="kt-title"', row):
+            assert f"{labels[int(link[1])]}</span>" in row
+    requests = [one.view.run for one in shown.values() if one.view.run.parent is None]
+    text = " ".join(list_texts(render_run_list(requests, {}, now=0, person_names={}).blocks))
+    for run in requests:
+        assert re.search(rf"\b{run.id} +{labels[run.id]} ", text), run.id
+
+
+def test_approvals_still_needed_and_approvers_agree(shown: Mapping[int, Shown]) -> None:
+    pending = [one for one in shown.values() if one.view.run.state is State.PENDING]
+    assert len(pending) > 2 or len(shown) < 10
+    for one in pending:
+        view, number = one.view, one.view.run.id
+        ids = [person.id for person in view.approvers]
+        delegates = [(each.id, owner.id) for each, owner in view.delegates]
+        assert one.api["missing_approvals"] == view.missing_approvals
+        assert one.api["approvals_from"] == view.approvals_from
+        assert one.api["approvers"] == ids
+        assert [tuple(each.values()) for each in one.api["delegates"]] == delegates
+        names = [*ids, *(f"{each} on behalf of {owner}" for each, owner in delegates)]
+        groups = f" of {view.approvals_from}" if view.approvals_from else ""
+        asked = f"needs {view.missing_approvals}{groups}: {', '.join(names) or 'no one'}"
+        assert asked in format_run_details(one.api), number
+        if view.run.parent is None:
+            people = f"Approvers: {', '.join(view.approver_names)}"
+            no_one = "No one can approve this under the current policy."
+            assert (people if view.approver_names else no_one) in one.page.text, number
+            word = "approval" if view.missing_approvals == 1 else "approvals"
+            source = f" from {view.approvals_from}" if view.approvals_from else ""
+            needed = f"{view.missing_approvals} {word} needed{source}"
+            assert needed in one.page.text, number
+            of = view.run.required_approvals
+            assert f"{view.given_approvals} of {of} approval" in one.card, number
+            for each in [*view.approvers, *(delegate for delegate, _ in view.delegates)]:
+                assert each.name in one.card or f"U0{each.id.upper()}" in one.mentions, number
+
+
+def test_actions_agree(shown: Mapping[int, Shown]) -> None:
+    for number, one in shown.items():
+        assert set(one.api["actions"]) == one.actions, number
+        forms = {form.removeprefix(f"/runs/{number}/") for form in one.page.forms}
+        assert {name for name, form in FORMS.items() if form in forms} == (
+            one.actions & set(FORMS)
+        ), number
+        text = format_run_details(one.api)
+        typed = {name for name, verb in COMMANDS.items() if f"keyturn {verb} {number} " in text}
+        assert typed == one.actions & set(COMMANDS), number
+
+
+def test_what_waits_for_a_person_agrees(
+    shown: Mapping[int, Shown], gallery: Gallery, viewer: str
+) -> None:
+    harness = gallery.harness
+    awaited = {n for n, one in shown.items() if {"approve", "resolve"} & one.actions}
+    with _open_program(harness, viewer) as program:
+        assert {run["id"] for run in program.get("/pending").json()["runs"]} == awaited
+    with create_site(harness).browser(viewer) as browser:
+        home = Page(browser.get("/").text)
+    listed = {int(n) for n in re.findall(r"(?:Review|Resolve) run (\d+)", home.text)}
+    assert listed == awaited if len(awaited) <= 10 else listed < awaited
+    cards = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=HERE)
+    tab = Home(f"U0{viewer.upper()}", viewer, digest="", due=0)
+    for number, one in shown.items():
+        if one.view.run.state is State.PENDING and one.view.run.parent is None:
+            with harness.database.reading() as tx:
+                card = cards.build_slack_run_view(tx, number)
+            assert can_decide(card, tab) == ("approve" in one.actions), number
+
+
+def test_counter_proposal_has_the_reason_of_its_approver(shown: Mapping[int, Shown]) -> None:
+    proposals = [one for one in shown.values() if one.view.run.state is State.COUNTER_PROPOSED]
+    for one in proposals:
+        assert one.view.counter_proposal
+        assert "too bright" in one.card
+        assert "“too bright”" in one.page.text
+        assert "too bright" in format_run_details(one.api)
+        change = {"field": "value", "requested": "on", "proposed": "dim"}
+        assert change in one.api["counter_proposal"]["changes"]
+        assert "value: on → dim" in one.page.text
+
+
+def test_pages_show_times_in_the_zone_of_the_reader_only(shown: Mapping[int, Shown]) -> None:
+    """Scripts replace each time element by the local time: no other text holds a time in UTC."""
+    for number, one in shown.items():
+        main = one.html.split("<main")[1].split("</main>")[0]
+        text = re.sub(r"<[^>]+>", " ", re.sub(r"<time.*?</time>", "", main))
+        assert re.findall(r".{20}\d\d:\d\d(?::\d\d)? UTC", text) == [], number
