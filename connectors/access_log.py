@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 # One or several patterns of file names, separated by blanks. The shell expands them.
@@ -26,47 +26,7 @@ _FILES = Setting(
 )
 
 MAX_HOURS, MAX_ROWS = 48, 25
-# Counts the lines of the wanted hours for each address and agent.
-_COUNT = (
-    "function is_address(word) { return word ~ /^[0-9]+[.][0-9]+[.][0-9]+[.][0-9]+$/ || "
-    "word ~ /^[0-9a-fA-F.:]*:[0-9a-fA-F.:]*:[0-9a-fA-F.:]*$/ } "
-    'BEGIN { split(wanted, list, " "); for (each in list) hours[list[each]] = 1 } '
-    '{ split($3, tail, " "); who = when = ""; status = tail[1]; agent = $6; '
-    "if (match($1, /\\[[0-9][0-9]\\/[A-Z][a-z][a-z]\\/[0-9:]+ [+-][0-9]+\\]/) || "
-    "match($1, /\\[[0-9]+-[0-9]+-[0-9]+T[0-9:]+[+-][0-9:]+\\]/)) { "
-    'when = substr($1, RSTART, RLENGTH); n = split(substr($1, 1, RSTART - 1), head, " "); '
-    "who = head[1]; if (n > 3 && !is_address(who) && "
-    "(is_address(head[2]) || who ~ /:[0-9]+$/)) who = head[2] } } "
-    '/^[^"]*haproxy\\[[0-9]+\\]: / { '
-    "if (!match($1, /\\[[0-9][0-9]\\/[A-Z][a-z][a-z]\\/[0-9:]+\\.[0-9]+\\] /)) next; "
-    'when = substr($1, RSTART, RLENGTH); split(substr($1, RSTART + RLENGTH), tail, " "); '
-    'who = head[split(substr($1, 1, RSTART - 1), head, " ")]; sub(/:[0-9]+$/, "", who); '
-    'status = NF > 2 ? tail[4] : ""; '
-    'agent = match($1, /[{].*[}]/) ? substr($1, RSTART + 1, RLENGTH - 2) : "-" } '
-    "{ if (status !~ /^[0-9][0-9][0-9]$/ || when !~ /^\\[/) { odd++; next } "
-    "hour = substr(when, 2, when ~ /^.[0-9]+-/ ? 13 : 14); if (!(hour in hours)) next; "
-    'all++; key = who "\\t" agent; count[key]++; '
-    'now = ++hourly[key "\\t" hour]; if (now > busiest[key]) busiest[key] = now; '
-    "if (status == 503) refused[key]++ } "
-    'END { print all + 0 "\\t" odd + 0; fflush(); for (key in count) '
-    'print count[key] "\\t" busiest[key] "\\t" refused[key] + 0 "\\t" key '
-    '| ("LC_ALL=C sort -rn | head -n " most) }'
-)
-
-# $1: hours, $2: most rows, $3: the files in one word; sudo does not see the bounds of words.
-# Hours are by the host's clock and time zone. Files that are older are not opened; `zcat -f`
-# reads plain files as well.
-_SCRIPT = Script(
-    "access-log",
-    'case "$1$2" in *[!0-9]*) exit 1;; esac; '
-    'files=$(find $3 -type f -mmin "-$(($1 * 60 + 60))" 2>/dev/null); '
-    "[ -n \"$files\" ] || { echo 'no access log was written to' >&2; exit 3; }; "
-    'wanted=$(seq 0 $(($1 - 1)) | sed "s/.*/-& hours/" | '
-    'LC_ALL=C date -f - "+%d/%b/%Y:%H %Y-%m-%dT%H" | tr "\\n" " "); '
-    'zcat -f $files | LC_ALL=C awk -F\'"\' -v wanted="$wanted" -v most="$2" '
-    f"'{_COUNT}'",
-    argument_count=3,
-)
+_SCRIPT = load_script("access-log", argument_count=3)
 _HINTS = (
     Hint(
         r"no access log was written to",

@@ -16,12 +16,8 @@ BROWSERS = (
 )
 # A part of a user agent as AgentName allows it, escaped. Blanks come first in character sets.
 AGENT_PATTERN = r"[A-Za-z0-9]([ A-Za-z0-9_/-]|\\[.+]){2,78}[A-Za-z0-9]"
-# Shell: exits if the line in $4 would block browsers or Pingdom. $3: add or remove.
-REFUSE_BROWSERS = (
-    'name=${4#*\\"}; name=${name%\\"*}; '
-    f"if [ \"$3\" = add ] && printf '%s\\n' {' '.join(repr(each) for each in BROWSERS)} | "
-    'grep -qiE -e "$name"; then echo "browsers or Pingdom match this" >&2; exit 1; fi; '
-)
+# For connectors/scripts/agents-guard.sh: no part of a user agent has a "|".
+BROWSER_AGENTS = "|".join(BROWSERS)
 
 
 @dataclass(frozen=True)

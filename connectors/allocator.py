@@ -10,7 +10,7 @@ from typing import Literal
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each, split_blocks
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 Malloc = Literal["jemalloc", "tcmalloc", "mimalloc", "musl", "glibc", "its own"]
@@ -24,19 +24,7 @@ _LIBRARIES: tuple[tuple[Malloc, str], ...] = (
     ("glibc", r"libc(-[\d.]+)?\.so"),
 )
 
-# $1: a pattern of names. Only the malloc settings of the environment are printed: the rest may be
-# secret. A process that ends meanwhile is skipped.
-_SCRIPT = Script(
-    "allocator-processes",
-    'for pid in $(pgrep -x -- "$1"); do '
-    "memory=$(awk 'NR == FNR { if (/^VmRSS:/) print; next } "
-    '(at = index($0, " /")) && !seen[path = substr($0, at + 1)]++ { print "map " path }\' '
-    '"/proc/$pid/status" "/proc/$pid/maps") || continue; '
-    'printf "pid %s\\n%s\\n" "$pid" "$memory"; '
-    "tr '\\0' '\\n' < \"/proc/$pid/environ\" | grep -E '^(LD_PRELOAD|MALLOC_[A-Z_]*)='; "
-    "done; true",
-    argument_count=1,
-)
+_SCRIPT = load_script("allocator-processes", argument_count=1)
 _HINTS = (
     Hint(
         r"Permission denied",

@@ -10,11 +10,11 @@ mod_setenvif; expressions of Apache 2.4.
 import re
 from typing import Literal
 
-from connectors.agent_list import AGENT_PATTERN, REFUSE_BROWSERS, AgentList
+from connectors.agent_list import AGENT_PATTERN, BROWSER_AGENTS, AgentList
 from connectors.command import Hint, Query, Setting, Shell, quote_text
 from connectors.errors import ParseError
 from connectors.rows import parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 _CONTROL = Setting("apache.control", "apachectl", pattern=r"[\w./-]+")
@@ -34,30 +34,8 @@ _MARK = "--- list"
 _NAMED = r"([ A-Za-z0-9_/-]|\\[.+])+"
 _BEFORE, _AFTER = 'SetEnvIfNoCase User-Agent "', '" keyturn_refused'
 _REFUSAL = ('<If "-n %{reqenv:keyturn_refused}">', "Require all denied", "</If>")
-
-# $1: our file, $2: apachectl.
-_LOOK = Script(
-    "apache-agents-look",
-    f'"$2" -t -D DUMP_INCLUDES || exit; echo "{_MARK}"; [ ! -e "$1" ] || cat "$1"',
-    argument_count=2,
-)
-# $3: add or remove, $4: the line. If Apache refuses the file or does not run, the old file is
-# restored. A signal to its process reloads it, since `apachectl` would start a stopped Apache.
-# The new file replaces the old one atomically.
-_SCRIPT = Script(
-    "apache-agents",
-    REFUSE_BROWSERS + 'umask 022; file=$1; old=$(cat "$file") || exit 1; '
-    'put() { printf "%s\\n" "$1" > "$file.new" && mv "$file.new" "$file"; }; '
-    'new=$(printf "%s\\n" "$old" | grep "^SetEnvIfNoCase " | grep -vxF -e "$4"); '
-    '[ "$3" = remove ] || new=$(printf "%s\\n%s" "$new" "$4"); '
-    f'[ -z "$new" ] || new=$(printf \'%s\\n\' "$new" {" ".join(repr(x) for x in _REFUSAL)}); '
-    '"$2" -t || exit 1; pid=$(cat "$("$2" -t -D DUMP_RUN_CFG 2>/dev/null | '
-    'sed -n \'s/^PidFile: "\\(.*\\)"$/\\1/p\')" 2>/dev/null) && kill -0 "$pid" || '
-    '{ echo "Apache is not running" >&2; exit 1; }; '
-    'put "$new" || exit 1; if "$2" -t && kill -USR1 "$pid"; then exit 0; fi; '
-    'put "$old"; exit 1',
-    argument_count=4,
-)
+_LOOK = load_script("apache-agents-look", argument_count=2, MARK=_MARK)
+_SCRIPT = load_script("apache-agents", argument_count=4, BROWSERS=BROWSER_AGENTS)
 _LINE = re.compile(rf"{re.escape(_BEFORE)}({_NAMED}){re.escape(_AFTER)}", re.ASCII)
 _HINTS = (
     Hint(

@@ -11,7 +11,7 @@ from connectors.block_settings import VALUES
 from connectors.command import Hint, Query, Shell, quote_text
 from connectors.errors import CommandError, ParseError
 from connectors.rows import NamedRows, parse_each, parse_named
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import RepeatedPattern, SudoRule, WordPattern
 
 # Kernel names of devices have no slash and no period, so no path leads out of /sys/block.
@@ -48,12 +48,7 @@ _LINE = re.compile(rf"/sys/block/({DEVICE})/([a-z0-9_/]+):(.*)", re.ASCII)
 _NAME = re.compile(r"[a-z0-9_-]+", re.ASCII)
 _TUNABLES = "queue/iosched/"
 
-# Writes "name=value" for each file, in the given order, until the kernel refuses one.
-_SET = Script(
-    "block-set",
-    'cd "/sys/block/$1/queue" || exit; shift; '
-    'for pair; do printf "%s\\n" "${pair#*=}" > "${pair%%=*}" || exit; done',
-)
+_SET = load_script("block-set")
 
 
 @dataclass(frozen=True)

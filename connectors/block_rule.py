@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from connectors.block_settings import VALUES
 from connectors.command import Hint, InvisibleCharacterError, Query, Shell, refuse_invisible
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 _FOLDER = "/etc/udev/rules.d"
@@ -24,20 +24,8 @@ _LINE = (
     'ACTION=="add[|]change", SUBSYSTEM=="block", ENV[{]DEVTYPE[}]=="disk", '
     f'(KERNEL|ATTR[{{][a-z/]+[}}])=="[A-Za-z0-9!._-]+"(, ATTR[{{]queue/({_SETTINGS}))+'
 )
-# udev reads only files whose names end with .rules, so it never reads a partial one. The script
-# does not replace or remove a file without Keyturn's header.
-_REPLACE = Script(
-    "block-rule",
-    'set -e; umask 022; mkdir -p "${1%/*}"; new=$(mktemp "${1%/*}/.keyturn.XXXXXX"); '
-    'trap \'rm -f -- "$new"\' EXIT; cat > "$new"; other=0; '
-    f"ours='{_HEADER.replace('`', '.')}'; "
-    f'LC_ALL=C grep -qvxE -e "$ours" -e \'{_LINE}\' "$new" || other=$?; '
-    '[ "$other" = 1 ] || { echo this is not a rule of Keyturn >&2; exit 1; }; '
-    '[ ! -s "$1" ] || head -n 1 -- "$1" | grep -qx -e "$ours" || '
-    '{ echo "$1 was not written by Keyturn" >&2; exit 1; }; '
-    '[ -s "$new" ] || { rm -f -- "$1"; exit; }; '
-    'chmod 644 "$new"; mv -f -- "$new" "$1"',
-    argument_count=1,
+_REPLACE = load_script(
+    "block-rule", argument_count=1, HEADER=_HEADER.replace("`", "."), RULE=_LINE
 )
 _HINTS = (
     Hint(r"Read-only file system", "the host's /etc is read-only: request it without persist"),

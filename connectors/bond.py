@@ -16,6 +16,7 @@ from typing import Any, cast
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.rows import NamedRows, OddRow, Rows, make_odd_row, parse_each
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 # The name of a network card, without characters that are special in a path.
@@ -45,11 +46,7 @@ _NO_ROUTE = Hint(
     "the host has no route to this peer",
 )
 _NO_BOND = Hint(r"/proc/net/bonding/\S+: No such file", "this host has no bond of that name")
-# Two samples, $2 seconds apart, each with the host's uptime.
-_WATCH = (
-    'look() { cat "$1" && ip -j -s link show && read -r up _ </proc/uptime && echo "== $up"; }; '
-    'look "$1" && sleep "$2" && look "$1"'
-)
+_WATCH = load_script("bond-watch", argument_count=2)
 
 
 @dataclass(frozen=True)
@@ -233,7 +230,7 @@ def query_reassembled_count(version: int) -> Query[int]:
 
 def query_samples(name: str, *, seconds: int) -> Query[tuple[BondSample, BondSample]]:
     """Query two samples, *seconds* apart, with one command."""
-    words = ("sh", "-c", _WATCH, "keyturn", f"{_DIRECTORY}/{name}", str(seconds))
+    words = (_WATCH, f"{_DIRECTORY}/{name}", str(seconds))
     command = Shell(words, hints=(_NO_BOND,), deadline=seconds + 20)
     return Query(command, partial(parse_samples, name))
 

@@ -12,6 +12,7 @@ from ipaddress import ip_address
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each
+from connectors.script import load_script
 
 # Ports whose protocol starts in plain text and switches to TLS (STARTTLS).
 _STARTTLS = {
@@ -25,18 +26,7 @@ _STARTTLS = {
     5432: "postgres",
 }
 
-# $1: address and port, $2: "-servername" or "-noservername", $3: that name, the rest: -starttls.
-# s_client prints the result of the chain's verification at its end. The first certificate is the
-# server's own. Without one, x509 prints an error and exits with 1.
-_SCRIPT = (
-    'at=$1; how=$2; name=$3; shift 3; if [ -n "$name" ]; then set -- "$how" "$name" "$@"; '
-    'else set -- "$how" "$@"; fi; date +%s; '
-    'said=$(timeout 15 openssl s_client -connect "$at" -showcerts "$@" </dev/null 2>&1); '
-    'last() { printf \'%s\\n\' "$said" | sed -nE "/$1/h; \\${g; /./p; }"; }; '
-    "last 'Verify return code'; last 'errno=|wrong version number|alert' >&2; "
-    "printf '%s\\n' \"$said\" | openssl x509 -noout -subject -issuer -dates -fingerprint -sha256 "
-    '${name:+-checkhost "$name"} -ext subjectAltName'
-)
+_SHOW = load_script("certificate-show")
 _HINTS = (
     Hint(r"errno=111|Connection refused", "nothing listens at this address any more"),
     Hint(
@@ -92,7 +82,7 @@ def query_certificate(address: str, port: int, server_name: str = "") -> Query[C
     at = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     name = ("-servername", server_name) if server_name else ("-noservername", "")
     plain = ("-starttls", _STARTTLS[port]) if port in _STARTTLS else ()
-    shell = Shell(("sh", "-c", _SCRIPT, "keyturn", at, *name, *plain), hints=_HINTS)
+    shell = Shell((_SHOW, at, *name, *plain), hints=_HINTS)
     return Query(shell, parse_certificate)
 
 

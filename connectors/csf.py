@@ -13,7 +13,7 @@ from connectors import csf_program
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.public_addresses import Address
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule
 
 Network = IPv4Network | IPv6Network
@@ -32,41 +32,7 @@ _HINTS = (
     ),
 )
 
-# Arguments: directory, program, cPanel's directory. Each fact is a line that begins with its kind,
-# and the last line is `end`.
-_STATE = Script(
-    "csf-state",
-    " ".join(
-        (
-            'set -e; cd -- "$1"; [ -x "$2" ] || { echo "csf: not found" >&2; exit 1; };',
-            'rules() { said=$("$@"); echo "$said" |',
-            'awk -v by="$1" \'/^(-A ALLOWIN|add chain_(6_)?ALLOW) / { print "rule", $0 }',
-            '/^-A INPUT .*-j LOCALINPUT/ { print "loaded", by }\'; };',
-            'on() { grep -Eq "^$1 *= *.1." csf.conf; };',
-            'echo "file $1/keyturn.allow";',
-            "if [ -e csf.disable ]; then echo disabled; fi;",
-            'if [ -e keyturn.allow ]; then echo kept; fi; if [ -d "$3" ]; then echo cpanel; fi;',
-            "common=$3/commondomains; set --;",
-            'for each in allow=csf.allow deny=csf.deny own=keyturn.allow "common=$common"; do',
-            'if [ -e "${each#*=}" ]; then',
-            'set -- "$@" "kind=${each%%=*}" "${each#*=}"; fi; done;',
-            # Entries of included files, which csf heeds, and never removes.
-            'below() { awk -v kind="$1" -v skipped="$3" -v first="$2"',
-            "'function show(file, line) { if (seen[file]++) return;",
-            "while ((getline line <file) > 0) { if (file != skipped) print kind, line;",
-            'if (sub(/^Include[ \\t]*/, "", line)) show(line) } }',
-            "BEGIN { show(first) }' </dev/null; };",
-            "below included csf.deny csf.deny; below ignore csf.ignore '';",
-            "settings='TESTING|IPV6|LF_IPSET|LFDSTART|GLOBAL_ALLOW|DENY_IP_LIMIT';",
-            'awk -v of="^($settings) *=" \'kind != "conf" || $0 ~ of',
-            '{ print kind, $0 }\' "$@" kind=conf csf.conf;',
-            "rules iptables -w 10 -S; if on IPV6; then rules ip6tables -w 10 -S; fi;",
-            "if on LF_IPSET; then rules ipset save; fi;",
-            'said=$(ip -o addr show); echo "$said" | awk \'{ print "mine", $4 }\'; echo end',
-        )
-    ),
-    argument_count=3,
-)
+_STATE = load_script("csf-state", argument_count=3)
 _KINDS = (
     *("file", "disabled", "kept", "cpanel", "allow", "deny", "own", "common"),
     *("included", "ignore"),

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 _MIB = 2**20
@@ -34,43 +34,14 @@ NO_DISKS = {
 DIRECTORY = r"(/[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}){1,10}"
 _RESULT = "/run/keyturn-disk-write-test"
 
-# $1: the directory. The result of the last test comes last.
-_LOOK = Script(
-    "disk-write-look",
-    'cd -P -- "$1" || exit; '
-    "stat -c 'owner=%u mode=%a' . && "
-    'df -B1 --output=size,avail,fstype,target . | { read -r _; read -r df; echo "df=$df"; } && '
-    "read -r load </proc/loadavg && "
-    "echo now=$(date +%s) cpus=$(getconf _NPROCESSORS_ONLN) load=$load && "
-    "{ read -r _ avg _ </proc/pressure/io || avg=; } 2>/dev/null && echo waited=${avg#avg10=} && "
-    f"if [ -e {_RESULT} ]; then cat {_RESULT}; fi",
-    argument_count=1,
-)
-
-# $1: the directory, $2: MiB. The file is unlinked before it is written, so that it disappears
-# whatever happens. Only root may write to the directory: others could replace the file. The data
-# is random, since a file system with compression or deduplication would write zeros in no time.
-_TRY = Script(
+_LOOK = load_script("disk-write-look", argument_count=1, RESULT=_RESULT)
+_TRY = load_script(
     "disk-write-try",
-    'cd -P -- "$1" || exit; '
-    'case "$2$(stat -c .%u.%A .)" in *[0-9].0.d????-??-?*) ;; '
-    "*) echo 'others than root can write to the directory' >&2; exit 1;; esac; "
-    'set -- "$1" "$2" $(df -B1 --output=size,avail,fstype . | tail -n 1); '
-    f"case $5 in {'|'.join(NO_DISKS)}) "
-    'echo "the directory is not on a disk: $5" >&2; exit 1;; esac; '
-    f'spare=$(($3 / {SPARE_SHARE})); [ "$spare" -gt {SPARE_BYTES} ] || spare={SPARE_BYTES}; '
-    f"[ $(($4 - $2 * {_MIB})) -ge $spare ] || "
-    "{ echo 'No space left: too little would stay free' >&2; exit 1; }; "
-    "umask 077; file=$(mktemp ./.keyturn-XXXXXXXXXX) && seed=$(mktemp ./.keyturn-XXXXXXXXXX) || "
-    '{ rm -f -- "$file"; exit 1; }; '
-    'exec 3> "$file" 4> "$seed" 5< "$seed"; rm -f -- "$file" "$seed"; '
-    "head -c 4194304 /dev/urandom >&4 || exit; "
-    "said=$(n=0; while [ $n -lt $2 ]; do cat /proc/self/fd/5; n=$((n + 4)); done "
-    "| dd bs=1M count=$2 iflag=fullblock conv=fdatasync 2>&1 >&3) || "
-    '{ echo "$said" >&2; exit 1; }; said=$(echo "$said" | tail -n 1); '
-    f'umask 022; echo "$2 $(date +%s) $1: $said" > {_RESULT}.new && '
-    f'mv {_RESULT}.new {_RESULT} && echo "$said"',
     argument_count=2,
+    RESULT=_RESULT,
+    NO_DISKS=" ".join(NO_DISKS),
+    SPARE_BYTES=SPARE_BYTES,
+    SPARE_SHARE=SPARE_SHARE,
 )
 _HINTS = (
     Hint(r"can't cd|No such file", "the host has no such directory"),

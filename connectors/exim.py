@@ -14,36 +14,14 @@ from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.mail_message import MailMessage, MailQueue
 from connectors.rows import Rows, make_odd_row, parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 _PROGRAM = Setting("exim.program", "exim", pattern=r"[\w./-]+")
 _MARK = "--- scripts"
-_SCRIPT = Script(
-    "mail-queue",
-    f'"$1" -bp || exit; echo "{_MARK}"; '
-    'spool=$("$1" -bP spool_directory) || exit; '
-    "grep -rhoiaE '^[0-9]+[ *A-Z] +X-PHP-(Originating-)?Script: .*' --include='*-H' "
-    '"${spool#spool_directory = }/input"; [ $? -le 1 ]',
-    argument_count=1,
-)
-# The ids are on standard input, one a line.
-_REMOVE = Script(
-    "mail-remove",
-    "ids=$(cat); printf '%s\\n' \"$ids\" | LC_ALL=C grep -qvxE "
-    "'[A-Za-z0-9]{6}-[A-Za-z0-9]{6,11}-[A-Za-z0-9]{2,4}' && "
-    '{ echo these are not ids of messages >&2; exit 1; }; "$1" -Mrm $ids',
-    argument_count=1,
-)
-# -M also delivers a frozen message. It waits for the end of the attempt and does not tell how it
-# ended, which the message's own log does.
-_RETRY = Script(
-    "mail-retry",
-    '"$1" -M "$2" </dev/null >/dev/null 2>&1; log=$("$1" -Mvl "$2" 2>/dev/null | tail -n 5); '
-    'case $log in ""|Failed*) echo "$2 is not in the queue any more";; '
-    '*) printf "%s\\n" "$log";; esac',
-    argument_count=2,
-)
+_SCRIPT = load_script("mail-queue", argument_count=1, MARK=_MARK)
+_REMOVE = load_script("mail-remove", argument_count=1)
+_RETRY = load_script("mail-retry", argument_count=2)
 _HINTS = (
     Hint(
         r"exim: .*not found",

@@ -12,7 +12,7 @@ from connectors import probation
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 # The kernel has always accepted numbers, and prints words since 5.8.
@@ -28,43 +28,13 @@ _HINTS = (
     Hint(r"permission denied", "this is a container's /proc: only its host can change it"),
 )
 
-# A line of fstab for /proc, up to its options. `sed -i` replaces the file atomically and keeps
-# its owner, mode and label.
+# A line of fstab for /proc, up to its options.
 _BEFORE_OPTIONS = r"^([[:space:]]*[^#[:space:]]+[[:space:]]+/proc[[:space:]]+proc[[:space:]]+)"
 _SED = ("sed", "-i", "--follow-symlinks", "-E", "-e")
-# Sets the options of fstab's line for /proc to $1, which may differ only in hidepid.
-_SET = Script(
-    "hidepid-fstab",
-    'bare() { printf "%s\\n" "$1" | tr , "\\n" | grep -vxE "hidepid=[a-z0-9]+|defaults"; }; '
-    "case $1 in *[!A-Za-z0-9=,._-]*) exit 1;; esac; "
-    f"was=$(sed -nE 's|{_BEFORE_OPTIONS}([^[:space:]]+).*|\\2|p' /etc/fstab) && "
-    '[ -n "$was" ] && [ "$(bare "$was")" = "$(bare "$1")" ] || '
-    '{ echo "more than hidepid would change in fstab: $was" >&2; exit 1; }; '
-    f'exec sed -i --follow-symlinks -E -e "s|{_BEFORE_OPTIONS}[^[:space:]]+|\\1$1|" /etc/fstab',
-    argument_count=1,
-)
-_ADD = Script(
-    "hidepid-add",
-    "! grep -Eqs '^[[:space:]]*[^#[:space:]]+[[:space:]]+/proc[[:space:]]' /etc/fstab || "
-    '{ echo "fstab has a line for /proc by now" >&2; exit 1; }; '
-    '[ -z "$(tail -c 1 /etc/fstab)" ] || echo >> /etc/fstab; printf "%s\\n" "$1" >> /etc/fstab',
-    argument_count=1,
-)
+_SET = load_script("hidepid-fstab", argument_count=1, BEFORE=_BEFORE_OPTIONS)
+_ADD = load_script("hidepid-add", argument_count=1)
 _LINE = "proc /proc proc {} 0 0"
-# It restores fstab only if nothing but the line for /proc has changed.
-_RESTORE = Script(
-    "hidepid-restore",
-    "rest() { sed -E '/^[[:space:]]*[^#[:space:]]+[[:space:]]+[/]proc[[:space:]]/d' \"$1\"; }; "
-    'case $1 in save) cp -a -- "$(readlink -f /etc/fstab)" fstab && '
-    "options=$(grep ' /proc proc ' /proc/mounts | tail -n 1) && "
-    "options=$(echo \",$options\" | sed -n 's/.*[ ,]hidepid=\\([a-z0-9]*\\).*/\\1/p') && "
-    'echo "${options:-0}" >value;; '
-    'restore) status=0; mount -o "remount,hidepid=$(cat value)" /proc || status=1; '
-    'file=$(readlink -f /etc/fstab); if [ "$(rest fstab)" = "$(rest "$file")" ]; then '
-    'cp -a fstab "$file.keyturn" && mv "$file.keyturn" "$file" || status=1; sync; fi; '
-    "exit $status;; *) exit 1;; esac",
-    argument_count=1,
-)
+_RESTORE = load_script("hidepid-restore", argument_count=1)
 _SECONDS = Setting("hidepid.probation", "120", pattern=r"[1-9][0-9]{0,3}")
 PROBATION = Probation("hidepid", _RESTORE, _SECONDS)
 

@@ -15,6 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 EventKind = Literal["login", "start", "sudo", "package", "keyturn"]
@@ -70,17 +71,7 @@ _NO_LOG = Hint(
     "this host keeps no journal, and Keyturn reads no other log of sudo",
 )
 
-# The clock, its offset and the time zone come first: dpkg writes local time without an offset.
-# Rotated files may be missing. A host without dpkg has rpm, which knows only when each installed
-# package was installed.
-_PACKAGES = (
-    "zone=$(readlink -f /etc/localtime | sed -n 's|.*/zoneinfo/||p'); "
-    'echo "$(date "+%s %z") ${zone:-$(cat /etc/timezone)}"; '
-    "if command -v rpm >/dev/null && [ ! -e /var/lib/dpkg/status ]; then "
-    "rpm -qa --queryformat '%{INSTALLTIME} %{NAME} %{VERSION}-%{RELEASE}.%{ARCH}\\n'; else "
-    "zcat -f $(ls -tr /var/log/dpkg.log*) | "
-    "grep -E '^[-0-9]+ [:0-9]+ (install|upgrade|remove|purge) '; fi; true"
-)
+_PACKAGES = load_script("package-history", argument_count=0)
 
 _LOGIN = re.compile(r"(\S+)\s+(.+?)\s+(\d{4}-\d\d-\d\dT[\d:]+[+-][\d:]+)(?:\s+.*)?")
 _JOURNAL_LINE = re.compile(r"(\d+\.\d+) \S+ \S+: (.*)")
@@ -145,7 +136,7 @@ def query_sudo(since: datetime) -> Query[Events]:
 
 def query_packages(since: datetime) -> Query[Events]:
     """Query package changes; with rpm, only installations of packages that are still there."""
-    shell = Shell(("sh", "-c", _PACKAGES), deadline=60)
+    shell = Shell((_PACKAGES,), deadline=60)
     return Query(shell, lambda answer: _filter_since(parse_packages(answer), since))
 
 

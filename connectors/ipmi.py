@@ -11,6 +11,7 @@ from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.machine import POWER_SECONDS, BmcEvent, Machine, PowerAction
 from connectors.rows import Rows, parse_each
+from connectors.script import load_script
 
 _HINTS = (
     Hint(
@@ -24,13 +25,7 @@ _HINTS = (
 _CHANGE = "OPERATOR"
 _VERBS = {"on": "on", "shutdown": "soft", "off": "off", "cycle": "cycle"}
 _STATES = {"on": "on", "shutdown": "off", "off": "off", "cycle": "on"}
-# ipmitool returns before the power has changed.
-_CONTROL = (
-    'verb=$1 state=$2 seconds=$3; shift 3; "$@" chassis power "$verb" || exit; '
-    'while sleep 1; do case $("$@" chassis power status) in *" is $state") exit 0;; esac; '
-    "seconds=$((seconds - 1)); "
-    '[ "$seconds" -gt 0 ] || { echo "the power is not $state yet" >&2; exit 1; }; done'
-)
+_CONTROL = load_script("ipmi-power")
 # By bits 5 to 2 of the second byte of the boot flags.
 _BOOT_DEVICES = {0: "", 1: "pxe", 2: "disk", 5: "cd", 6: "setup"}
 _BOOT_WORDS = {"": "none", "pxe": "pxe", "disk": "disk", "cd": "cdrom", "setup": "bios"}
@@ -73,9 +68,7 @@ class IpmiMachine(Machine):
     def control_power(self, action: PowerAction) -> Shell:
         seconds = POWER_SECONDS[action]
         words = (_VERBS[action], _STATES[action], str(seconds), *self.controller.get_argv(_CHANGE))
-        return Shell(
-            ("sh", "-c", _CONTROL, "keyturn", *words), hints=_HINTS, deadline=seconds + 60
-        )
+        return Shell((_CONTROL, *words), hints=_HINTS, deadline=seconds + 60)
 
     def set_boot_once(self, device: str) -> Shell | None:
         if device not in _BOOT_WORDS:

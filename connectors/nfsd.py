@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each, split_blocks
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 # NFSD_MAXSERVS in fs/nfsd/nfssvc.c.
@@ -23,17 +23,8 @@ _HINTS = (
     ),
     Hint(r"Permission denied", "this requires root: add the login's sudo rule"),
 )
-# Argument: the number of threads.
-_SET = Script("nfsd-threads", f'echo "$1" >{_THREADS}', argument_count=1)
-# Each client begins with a line `client NUMBER OPENS`, and the last line is `end`.
-_CLIENTS = Script(
-    "nfsd-clients",
-    "cd /proc/fs/nfsd/clients 2>/dev/null || { echo end; exit 0; }; for each in *; do "
-    'if info=$(cat "$each/info" 2>/dev/null); then '
-    'opens=$(grep -c "^- " "$each/states" 2>/dev/null) || :; '
-    'echo "client $each ${opens:-0}"; echo "$info"; fi; done; echo end',
-    argument_count=0,
-)
+_SET = load_script("nfsd-threads", argument_count=1)
+_CLIENTS = load_script("nfsd-clients", argument_count=0)
 _HEAD = r"client \d+ \d+"
 _LINE = r"[A-Za-z][A-Za-z ]*: "
 _FIELD = re.compile(r'([a-z][a-z ]*): (?:"(.*)"|(.*))')

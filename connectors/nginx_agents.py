@@ -10,11 +10,11 @@ Formats: `nginx -T`; `if` and `return` of ngx_http_rewrite_module.
 import re
 from typing import Literal
 
-from connectors.agent_list import AGENT_PATTERN, REFUSE_BROWSERS, AgentList
+from connectors.agent_list import AGENT_PATTERN, BROWSER_AGENTS, AgentList
 from connectors.command import Hint, Query, Setting, Shell, quote_text
 from connectors.errors import ParseError
 from connectors.rows import parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 _CONFIGURATION = Setting("nginx.config", "/etc/nginx/nginx.conf", pattern=r"/[\w./-]+")
@@ -26,18 +26,7 @@ _SHOWN = ("-T", "-q", "-c")
 _NAMED = r"([ A-Za-z0-9_/-]|\\[.+])+"
 _BEFORE, _AFTER = 'if ($http_user_agent ~* "', '") { return 403; }'
 
-# $1: our file, $2: nginx's configuration, $3: add or remove, $4: the line. If nginx refuses the
-# file or cannot reload it, the old file is restored. The new file replaces it atomically.
-_SCRIPT = Script(
-    "nginx-agents",
-    REFUSE_BROWSERS + 'umask 022; file=$1 config=$2; old=$(cat "$file") || exit 1; '
-    'put() { printf "%s\\n" "$1" > "$file.new" && mv "$file.new" "$file"; }; '
-    'new=$(printf "%s\\n" "$old" | grep -vxF -e "$4"); '
-    '[ "$3" = remove ] || new=$(printf "%s\\n%s" "$new" "$4"); put "$new" || exit 1; '
-    'if nginx -t -q -c "$config" && nginx -s reload -c "$config"; then exit 0; fi; '
-    'put "$old"; exit 1',
-    argument_count=4,
-)
+_SCRIPT = load_script("nginx-agents", argument_count=4, BROWSERS=BROWSER_AGENTS)
 _LINE = re.compile(rf"{re.escape(_BEFORE)}({_NAMED}){re.escape(_AFTER)}", re.ASCII)
 SETUP_ADVICE = (
     "create an empty /etc/nginx/keyturn-agents.conf, and add `include "

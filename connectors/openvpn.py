@@ -11,19 +11,12 @@ from dataclasses import dataclass
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, make_odd_row, parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule
 
 _STATUS = Setting("openvpn.status", "/run/openvpn-server", pattern=r"/[\w./-]{1,200}")
 _HINTS = (Hint(r"Permission denied", "this requires root: add the login's sudo rule"),)
-# Argument: a status file, or a directory with some. Each file begins with a line of its own.
-_READ = Script(
-    "openvpn-status",
-    'date "+now %s"; if [ -d "$1" ]; then set -- "$1"/*status*; fi; for each; do '
-    'if [ -f "$each" ]; then echo "file $(stat -c %Y -- "$each") $each"; cat -- "$each"; fi; '
-    "done; echo end",
-    argument_count=1,
-)
+_READ = load_script("openvpn-status", argument_count=1)
 _KINDS = frozenset({"TITLE", "TIME", "HEADER", "ROUTING_TABLE", "GLOBAL_STATS", "END"})
 _FILE = re.compile(r"(?m)^file (\d+) (/\S+)$")
 

@@ -15,7 +15,7 @@ from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.mail_message import MailMessage, MailQueue
 from connectors.rows import parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 _MARK = "--- messages"
@@ -24,36 +24,9 @@ _MOST = 2_500_000
 # Messages whose sending script is looked up.
 _OPENED = 500
 
-_SCRIPT = Script(
-    "postfix-queue",
-    "date +%s; listed=$(postqueue -j) || exit; "
-    f'printf "%s\\n" "$listed" | awk \'NF {{ all++; size += length; if (size < {_MOST}) print }} '
-    f'END {{ print "{_MARK} " all + 0 }}\'; '
-    'names=$(printf \'%s\\n\' "$listed" | sed -nE \'s/.*"queue_id": "([A-Za-z0-9]+)".*/\\1/p\' '
-    f"| head -n {_OPENED}); "
-    '[ -z "$names" ] || postcat -qh $names 2>/dev/null '
-    "| grep -aiE '^X-PHP-(Originating-)?Script: '; true",
-    argument_count=0,
-)
-# The ids are on standard input, one a line. postsuper would take ALL for every message.
-_REMOVE = Script(
-    "postfix-remove",
-    "ids=$(cat); printf '%s\\n' \"$ids\" | LC_ALL=C grep -qvxE '[A-Za-z0-9]{6,20}' && "
-    "{ echo these are not ids of messages >&2; exit 1; }; "
-    "printf '%s\\n' \"$ids\" | postsuper -d -",
-    argument_count=0,
-)
-# A message on hold is released. The queue manager begins the attempt within some seconds; what is
-# printed last is the message as it waits, with the reason.
-_RETRY = Script(
-    "postfix-retry",
-    'postsuper -H "$1" 2>/dev/null; postqueue -i "$1" || exit; tries=0; '
-    "while sleep 1; do tries=$((tries + 1)); "
-    'line=$(postqueue -j | grep -F "\\"queue_id\\": \\"$1\\""); '
-    'case $line in "") exit 0;; *\\"active\\"*|*\\"incoming\\"*) [ "$tries" -lt 60 ] || break;; '
-    '*) [ "$tries" -lt 4 ] || break;; esac; done; printf "%s\\n" "$line"',
-    argument_count=1,
-)
+_SCRIPT = load_script("postfix-queue", argument_count=0, MARK=_MARK, MOST=_MOST, OPENED=_OPENED)
+_REMOVE = load_script("postfix-remove", argument_count=0)
+_RETRY = load_script("postfix-retry", argument_count=1)
 _HINTS = (
     Hint(
         r"illegal option|usage: postqueue",

@@ -213,14 +213,6 @@ def _find_arguments(command: Command, script: Script) -> tuple[str, ...]:
     return ()
 
 
-def make_try(name: str) -> str:
-    """Return shell code that ends a script unless a change is on probation, and locks that.
-
-    The script's first argument is the setting `ROOT`.
-    """
-    return f"name={name}; {join_lines(load_code('probation-try'))}; "
-
-
 def query_host_keys(address: str, port: int) -> Query[frozenset[str]]:
     """Query, on another host, the fingerprints of the keys that a host shows over SSH."""
     words = ("ssh-keyscan", "-T", "5", "-p", str(port), "--", address)

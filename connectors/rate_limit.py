@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.rows import NamedRows, parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule
 
 _CONFIGURATION = Setting("nginx.config", "/etc/nginx/nginx.conf", pattern=r"/[\w./-]+")
@@ -21,16 +21,7 @@ _LOGS = Setting(
 
 _SHOWN = ("-T", "-q", "-c")
 
-# $1: files of the last day. Each line ends as "  7 limiting requests by zone one".
-_SCRIPT = Script(
-    "rate-limit",
-    "files=$(find $1 -type f -mmin -1440); "
-    '[ -n "$files" ] || { echo none; exit 0; }; echo some; '
-    "zcat -f $files | grep -oE '(limiting requests|delaying request)(, dry run)?, excess: [0-9.]+,"
-    '? by zone "[^"]*"\' | sed -E \'s/(, dry run)?, excess: [0-9.]+,?//; s/"//g\' | sort | '
-    "uniq -c; true",
-    argument_count=1,
-)
+_SCRIPT = load_script("rate-limit", argument_count=1)
 _HINTS = (
     Hint(r"nginx: .*not found", "this host has no nginx"),
     Hint(

@@ -19,13 +19,13 @@ SCRIPTS_DIRECTORY = "/usr/local/lib/keyturn"
 
 _INCLUDE = re.compile(r"\. \./([a-z-]+)\.sh")
 # After such a line, the next one continues a command: `then`, `||`, or the pattern of a case.
-_IS_OPEN = re.compile(r"(.*\s)?(then|do|else|in|[{(])|.*[;&|]|[^()]+\)")
+_IS_OPEN = re.compile(r"(.*\s)?(then|do|else|in|[{(])|.*\$\(|.*[;&|]|[^()]+\)")
 
 
 def load_code(name: str, **constants: str | int) -> str:
     """Return the shell code of connectors/scripts/NAME.sh, with the files that it includes.
 
-    constants: variables in capitals, which the code uses.
+    constants: variables that the code uses.
     """
     values = [f"{key}={shlex.quote(str(value))}" for key, value in constants.items()]
     text = files("connectors").joinpath("scripts", f"{name}.sh").read_text("ascii")

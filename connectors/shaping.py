@@ -20,7 +20,7 @@ from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
 from connectors.rows import NamedRows, Rows, parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 
 # kbit/s. With less, a login by SSH is not usable.
@@ -46,66 +46,9 @@ _HINTS = (
     Hint(r"Device \S+ does not exist|Cannot find device", "the interface does not exist any more"),
 )
 
-# Links, queues, and redirections of incoming packets. The name of an ifb
-# device has the number of its interface, since the interface can be renamed.
-_SHOW = (
-    "ip -j link show && tc -s -j qdisc show && "
-    "for in in $(tc qdisc show | sed -n 's/.* dev \\(kt-in[0-9]*\\) root .*/\\1/p'); do "
-    'card=$(ip -o link show | sed -n "s/^${in#kt-in}: \\([^:@]*\\).*/\\1/p"); '
-    '[ -z "$card" ] || tc filter show dev "$card" parent ffff: | '
-    'sed -n "s/.*Redirect to device \\($in\\)).*/led $card/p"; done'
-)
-
-# $1: interface, $2: kbit/s in, $3: kbit/s out; 0 for no limit. A bucket holds the traffic of
-# 10 ms, and at least a jumbo frame.
-_SETTLE = (
-    'bucket() { burst=$(( $2 * 5 / 4 )); [ "$burst" -gt 10240 ] || burst=10240; '
-    f'tc qdisc replace dev "$1" root handle {_HANDLE} tbf rate "$2kbit" burst "$burst" '
-    "latency 50ms; }; "
-    'refuse() { echo "$1" >&2; exit 1; }; '
-    'fit() { in=$(ip -o link show dev "$1"); case $in in *LOOPBACK*) '
-    'refuse "$1 is the loopback interface";; esac; in="kt-in${in%%:*}"; '
-    'if [ "$3" != 0 ] && tc qdisc show dev "$1" | grep " root " | '
-    f'grep -qvE "^qdisc ([a-z0-9_]+ 0:|tbf {_HANDLE}) root"; '
-    'then refuse "another program\'s queue is on $1"; fi; '
-    'if [ "$2" != 0 ] && ! ip link show dev "$in" >/dev/null 2>&1 && '
-    'tc qdisc show dev "$1" | grep -qE "^qdisc (ingress|clsact) "; '
-    'then refuse "another program\'s queue is on $1"; fi; }; '
-    'settle() { in=$(ip -o link show dev "$1"); in="kt-in${in%%:*}"; '
-    'if [ "$3" != 0 ]; then bucket "$1" "$3"; '
-    f'elif tc qdisc show dev "$1" | grep -q "^qdisc tbf {_HANDLE} root"; '
-    'then tc qdisc del dev "$1" root; fi; '
-    'if [ "$2" != 0 ]; then '
-    'ip link show dev "$in" >/dev/null 2>&1 || ip link add "$in" type ifb; '
-    'ip link set dev "$in" up; bucket "$in" "$2"; '
-    'tc qdisc show dev "$1" | grep -q "^qdisc ingress ffff:" || '
-    'tc qdisc add dev "$1" handle ffff: ingress; '
-    'tc filter show dev "$1" parent ffff: | grep -q "Redirect to device $in)" || '
-    'tc filter add dev "$1" parent ffff: protocol all prio 10 u32 match u32 0 0 '
-    'action mirred egress redirect dev "$in"; '
-    'elif ip link show dev "$in" >/dev/null 2>&1; then '
-    '! tc qdisc show dev "$1" | grep -q "^qdisc ingress ffff:" || '
-    'tc qdisc del dev "$1" ingress; ip link del "$in"; fi; }; '
-)
-# Arguments: phase, interface. It saves the rates of Keyturn's own queues, which tc prints in
-# bytes/s.
-_RESTORE = Script(
-    "shaping-restore",
-    f"{_SETTLE}"
-    r"""rate() { tc -j qdisc show dev "$1" 2>/dev/null | tr -d ' \n' | sed -n """
-    rf"""'s/.*"kind":"tbf","handle":"{_HANDLE}"[^]]*"rate":\([0-9]*\).*/\1/p'; }}; """
-    "case $1 in save) "
-    'in=$(ip -o link show dev "$2") && in="kt-in${in%%:*}" && down=$(rate "$in") && '
-    'up=$(rate "$2") && echo "$((${down:-0} * 8 / 1000)) $((${up:-0} * 8 / 1000))" >rates;; '
-    'restore) set -e; read -r down up <rates; settle "$2" "$down" "$up";; *) exit 1;; esac',
-    argument_count=2,
-)
-# Arguments: root, interface, kbit/s in, kbit/s out.
-_TRY = Script(
-    "shaping-try",
-    f'set -eu; {probation.make_try("shaping")}{_SETTLE}fit "$2" "$3" "$4"; settle "$2" "$3" "$4"',
-    argument_count=4,
-)
+_SHOW = load_script("shaping-show", argument_count=0)
+_RESTORE = load_script("shaping-restore", argument_count=2, HANDLE=_HANDLE)
+_TRY = load_script("shaping-try", argument_count=4, HANDLE=_HANDLE)
 
 
 @dataclass(frozen=True)
@@ -165,7 +108,7 @@ class ShapedInterface:
 
 def query_interfaces() -> Query[Mapping[str, ShapedInterface]]:
     """Query all interfaces by name, without Keyturn's own ifb devices."""
-    return Query(Shell(("sh", "-c", _SHOW), hints=_HINTS), parse_interfaces)
+    return Query(Shell((_SHOW,), hints=_HINTS), parse_interfaces)
 
 
 def query_classes(interface: str) -> Query[Sequence[str]]:

@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each
-from connectors.script import Script
+from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
 
 # Without these services a host may be unreachable, also for Keyturn. The host checks names too, so
@@ -31,36 +31,8 @@ _CONFIGURATIONS = (_HAPROXY, _NGINX, _APACHE)
 # Unit names of services with a configuration test.
 TESTED_SERVICES = ("haproxy.service", "nginx.service", "apache2.service", "httpd.service")
 
-# $1: the service, $2 and $3: the configurations of HAProxy and nginx, $4: Apache's control
-# program.
-_TEST = (
-    'tests() { case $1 in haproxy.service) set -- haproxy -c -f "$2";; '
-    'nginx.service) set -- nginx -t -q -c "$3";; '
-    'apache2.service|httpd.service) set -- "$4" -t;; *) return 0;; esac; '
-    'command -v "$1" >/dev/null || { echo "no $1"; return 0; }; '
-    'said=$("$@" 2>&1 </dev/null) || { printf "%s\\n" "fails" "$said"; return 1; }; '
-    "echo passes; }; "
-)
-_LOOK = Script("service-test", f'{_TEST}tests "$@" || :', argument_count=4)
-# $1: restart, reload, start or stop; then the arguments above. The unit's own properties decide,
-# since it may have aliases, and other units may stop or start with it. If systemctl cannot read
-# them, nothing is done.
-_CONTROL = Script(
-    "service-control",
-    f"{_TEST}verb=$1; shift; "
-    "state=$(systemctl show --no-pager -p Id -p ActiveState -p RequiredBy -p BoundBy "
-    '-p ConsistsOf -p Conflicts -- "$1") || exit; words=$(printf "%s\\n" "$state" | '
-    'sed "s/^[^=]*=//" | tr " " "\\n"); for name in "$1" $words; do '
-    f"! printf '%s\\n' \"$name\" | grep -qxE '{PROTECTED_SERVICES}' || "
-    '{ echo "$name is a way into this host: nothing was done" >&2; exit 1; }; done; '
-    'case "$verb $state" in re*ActiveState=inactive*|re*ActiveState=deactivating*) '
-    'echo "$1 is stopped: nothing was done" >&2; exit 1;; esac; '
-    "id=${state#*Id=}; id=${id%%[!A-Za-z0-9_.:@-]*}; "
-    'said=$([ "$verb" = stop ] || tests "$id" "$2" "$3" "$4") || '
-    '{ printf "%s\\n" "configuration test: $said" >&2; exit 1; }; '
-    'exec systemctl "$verb" --no-ask-password -- "$1"',
-    argument_count=5,
-)
+_LOOK = load_script("service-test", argument_count=4)
+_CONTROL = load_script("service-control", argument_count=5, PROTECTED=PROTECTED_SERVICES)
 Verb = Literal["restart", "reload", "start", "stop"]
 
 _HINTS = (

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
+from connectors.script import load_script
 
 _KEYS = (
     "net.ipv4.tcp_window_scaling",
@@ -17,13 +18,7 @@ _KEYS = (
     "net.ipv4.tcp_rmem",
     "net.ipv4.tcp_wmem",
 )
-# $1: the peer. Virtual cards have no speed, and for some the file cannot be read.
-_ROUTE = (
-    'said=$(ip -o route get "$1") || exit 1; '
-    'case $said in *" dev "*) card=${said##* dev };; *) card=;; esac; card=${card%% *}; '
-    '{ read -r speed <"/sys/class/net/$card/speed"; } 2>/dev/null || speed=-1; '
-    'echo "$card"; echo "$speed"'
-)
+_ROUTE = load_script("peer-route", argument_count=1)
 _UNREACHABLE = Hint(r"unreachable|Network is down", "the host has no route to this peer")
 
 # The largest window without scaling, by the size of the header's field.
@@ -73,7 +68,7 @@ def query_settings() -> Query[TcpSettings]:
 
 
 def query_route(peer: str) -> Query[PeerRoute]:
-    shell = Shell(("sh", "-c", _ROUTE, "keyturn", peer), hints=(_UNREACHABLE,))
+    shell = Shell((_ROUTE, peer), hints=(_UNREACHABLE,))
     return Query(shell, parse_route)
 
 

@@ -23,7 +23,7 @@ from connectors.errors import (
     SetupError,
     UnknownOutcomeError,
 )
-from connectors.step_marker import KILL_AFTER
+from connectors.script import join_lines, load_code
 
 # Bytes of a line without an end; a longer line is passed on in pieces.
 MAX_LINE_BYTES = 4096
@@ -33,19 +33,7 @@ _LINE_END = re.compile(rb"\r?\n|\r(?=[^\n])")
 _KEEP_FIRST = 3 * 1024 * 1024
 _KEEP_LAST = 1024 * 1024
 
-# One line without single quotes, backslashes and exclamation marks. Parsers expect English output
-# (LC_ALL), and a login's PATH often lacks sbin. Variables are unset first, so that none which the
-# login exports reaches the command's environment.
-_SCRIPT = (
-    "kt_seconds=$1 kt_note=$2; shift 2; "
-    "LC_ALL=C PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin; export LC_ALL PATH; "
-    'echo "$kt_word begins"; echo "$kt_word begins" >&2; '
-    "if command -v timeout >/dev/null; then "
-    # A note for the host's own log. If it cannot be written, the command runs all the same.
-    '[ -z "$kt_note" ] || timeout 2 logger -t keyturn "$kt_note" </dev/null >/dev/null 2>&1; '
-    f'timeout -k {KILL_AFTER} "$kt_seconds" "$@"; kt_end=$?; else kt_end=unwatched; fi; '
-    'echo "$kt_word $kt_end"; echo "$kt_word $kt_end" >&2'
-)
+_SCRIPT = join_lines(load_code("wrapped-command", kt_after=step_marker.KILL_AFTER))
 # When the script ends, the host closes the channel and may reuse its number immediately. Input
 # that is sent after that reaches the wrong command, or makes sshd close the whole connection. So
 # the script does not end before it has read all input; without input it does not read. Mostly the

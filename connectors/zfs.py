@@ -11,7 +11,7 @@ from datetime import datetime
 from connectors.command import Hint, Query, QueryRunner, Shell
 from connectors.errors import CommandError, ParseError
 from connectors.rows import Rows, parse_each
-from connectors.script import Script
+from connectors.script import Script, load_script
 from connectors.sudo import SudoRule, WordPattern, make_range_pattern
 from connectors.zpool import OUT_OF_REACH, POOL, Pool, parse_size
 from connectors.zpool_json import StatusDocument, parse_document
@@ -44,14 +44,7 @@ _COLUMNS = "name,size,allocated,free,capacity,health"
 # On a pool that lost its disks these would wait forever; zfs-fuse takes some seconds anyway.
 _SCRUB_DEADLINE = 60
 
-# In zfs-fuse `scrub -s` also stops a resilver, with status 0, so this checks first. OpenZFS
-# refuses it.
-_STOP_ON_FUSE = Script(
-    "zfs-stop-scrub",
-    'if zpool status "$1" | grep -q "^ scrub: scrub in progress"; then exec zpool scrub -s "$1"; '
-    'else echo "no scrub of $1 is running" >&2; exit 1; fi',
-    argument_count=1,
-)
+_STOP_ON_FUSE = load_script("zfs-stop-scrub", argument_count=1)
 
 
 @dataclass(frozen=True)

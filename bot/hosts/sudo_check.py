@@ -9,27 +9,12 @@ from dataclasses import dataclass, field
 from bot.hosts.sudo_rules import CLASSIC_SUDO_ADVICE, SudoGrant, list_scripts
 from connectors.command import SUDO_PATH, Query, Shell, format_missing_program
 from connectors.errors import ParseError
-from connectors.script import Script
+from connectors.script import Script, load_code
 
 _MIN_SUDO_VERSION = (1, 9, 10)
 _MAX_NAMES = 6
 
-# Prints each problem, and a last line that proves that the output is complete. A rule for a
-# missing program never matches, so the program is tested first.
-_SCRIPT_HEADER = """\
-PATH={path}
-echo "sudo $(sudo -V 2>/dev/null | head -n 1)"
-rule() {{
-    number=$1 program=$2
-    shift 2
-    command -v -- "$program" >/dev/null || {{ echo "program $number"; return; }}
-    sudo -n -l -- "$@" >/dev/null 2>&1 </dev/null || echo "rule $number"
-}}
-script() {{
-    [ -e "$1" ] || {{ echo "absent $1"; return; }}
-    [ -x "$1" ] && echo "$2  $1" | sha256sum -c - >/dev/null 2>&1 || echo "altered $1"
-}}
-"""
+_FUNCTIONS = load_code("sudo-check", PATH=SUDO_PATH)
 
 
 @dataclass(frozen=True)
@@ -94,8 +79,11 @@ class SudoCheck:
 
 
 def build_sudo_query(grants: Sequence[SudoGrant], settings: Mapping[str, str]) -> Query[SudoCheck]:
-    """Return the query that tests each rule and everything that the rules name."""
-    lines = [_SCRIPT_HEADER.format(path=SUDO_PATH)]
+    """Return the query that tests each rule and everything that the rules name.
+
+    It prints a line for each problem, and a last one that proves that the output is complete.
+    """
+    lines = [f"{_FUNCTIONS}\n"]
     for number, grant in enumerate(grants):
         words = grant.rule.make_example(settings)
         lines.append(f"rule {number} {shlex.join([words[0], *words])}\n")

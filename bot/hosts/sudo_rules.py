@@ -9,7 +9,7 @@ from typing import Any
 from bot.model.request_form import get_required_tag
 from connectors.command import SUDO_PATH
 from connectors.inventory import Host
-from connectors.script import SCRIPTS_DIRECTORY, Script
+from connectors.script import SCRIPTS_DIRECTORY, Script, load_code
 from connectors.sudo import RuleTooLongError, SudoRule
 from runbooks import AnyRunbook, load_catalogue
 
@@ -161,56 +161,16 @@ def _get_module_name(value: object) -> str:
 
 
 _HEREDOC_END = "end-of-keyturn-file"
-# sudo ignores files with a period in their names, so visudo checks the new file before it is used.
-# Scripts of another version are deleted last: until then their rules can still be in use.
 _INSTALL_PROGRAM = """\
 #!/bin/sh
 # Installs the scripts and the sudoers lines of Keyturn on {host}.
 # Review it, then run it there as root. It is safe to run again.
-set -eu
-umask 022
-[ "$(id -u)" = 0 ] || {{ echo "run this as root: nothing was changed" >&2; exit 1; }}
-# The rules are checked by the visudo of the sudo that will read them.
-reader=$(sudo -V | sed -n '1s/^[A-Za-z]* version //p')
-checker=$(visudo -V | sed -n '1s/^[A-Za-z]* version //p')
-case $(sudo -V | head -n 1) in
-sudo-rs*)
-    echo "sudo is sudo-rs: {advice}. Nothing was changed" >&2
-    exit 1
-    ;;
-esac
-[ "$reader" = "$checker" ] || {{
-    echo "visudo $checker is not that of sudo $reader: choose one with" \
-        "update-alternatives --config visudo. Nothing was changed" >&2
-    exit 1
-}}
-mkdir -p {folder}
-chown 0:0 {folder}
-chmod 755 {folder}
-rules=$(mktemp /etc/sudoers.d/.keyturn.XXXXXX)
-trap 'rm -f -- "$rules"' EXIT
-
-put() {{
-    cat >"$1.new"
-    chown 0:0 "$1.new"
-    chmod 755 "$1.new"
-    mv -f -- "$1.new" "$1"
-}}
+{begin}
 
 {files}
-cat >"$rules" <<'{end}'
-{rules}{end}
-visudo -cf "$rules" >&2
-chmod 440 "$rules"
-mv -f -- "$rules" /etc/sudoers.d/keyturn
-
-for file in {folder}/*; do
-    case $file in
-    {kept}) ;;
-    *) rm -f -- "$file" ;;
-    esac
-done
-echo "scripts and sudoers lines are installed on {host}"
+cat >"$rules" <<'{end_mark}'
+{rules}{end_mark}
+{end}
 """
 
 
@@ -225,14 +185,20 @@ def format_install_program(host: Host) -> str:
     installed = host.model_copy(update={"scripts": True})
     granted = list_host_sudo_grants(installed)
     needed = list_scripts(granted)
+    kept = " ".join(script.path for script in needed)
     return _INSTALL_PROGRAM.format(
         host=host.name,
-        advice=CLASSIC_SUDO_ADVICE.replace("`", "'"),
-        folder=SCRIPTS_DIRECTORY,
+        begin=load_code(
+            "install-begin",
+            HOST=host.name,
+            FOLDER=SCRIPTS_DIRECTORY,
+            ADVICE=CLASSIC_SUDO_ADVICE,
+            KEPT=f" {kept} ",
+        ),
         files="\n".join(_render_script_files(needed)),
         rules=format_sudoers(installed, granted),
-        kept=" | ".join(script.path for script in needed) or "''",
-        end=_HEREDOC_END,
+        end=load_code("install-end"),
+        end_mark=_HEREDOC_END,
     )
 
 

@@ -1,13 +1,17 @@
 """Shell code in files, and the one line that is sent of it."""
 
+import ast
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from connectors.script import SCRIPTS_DIRECTORY, Script, join_lines, load_code, load_script
 
-FILES = sorted((Path(__file__).parents[2] / "connectors" / "scripts").glob("*.sh"))
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / "connectors" / "scripts").glob("*.sh"))
 SHELLS = (("dash",), ("bash", "--posix"), ("busybox", "sh"))
 
 
@@ -54,6 +58,7 @@ def test_scripts_are_valid_in_each_shell(shell: tuple[str, ...]):
         ("a \\\n    b", "a b"),
         ("awk '\n    { a }\n\n    { b }\n' x\nc", "awk ' { a } { b } ' x; c"),
         ("(\n    a\n)\nb", "( a; ); b"),
+        ("x=$(\n    a |\n        b\n)\nc", "x=$( a | b; ); c"),
     ],
 )
 def test_lines_of_a_script_are_joined(code: str, line: str):
@@ -93,3 +98,48 @@ def test_installed_script_has_its_lines_and_its_digest_in_its_name():
 def test_name_of_a_script_that_cannot_be_a_file_is_refused(name: str):
     with pytest.raises(ValueError, match="cannot be the name"):
         Script(name, "true")
+
+
+_LONGEST = 99
+# What only shell code has. Two of them make a text shell code.
+_SHELL = re.compile(
+    r"; then\b|\b(?:then|else)\n|\b(?:fi|done|esac)(?=[;\n]|$)|>&2|\|\| exit\b"
+    r'|\$\(|"\$[@#1-9]"'
+)
+
+
+def _list_texts(file: Path) -> Iterator[str]:
+    """Yield the strings of a module, also those in parts, with {} for each value."""
+    nodes = list(ast.walk(ast.parse(file.read_text())))
+    parts = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
+        if isinstance(node, ast.JoinedStr):
+            parts_of_text = [p.value if isinstance(p, ast.Constant) else "{}" for p in node.values]
+            yield "".join(map(str, parts_of_text))
+        elif isinstance(node, ast.Constant) and id(node) not in parts:
+            yield str(node.value)
+
+
+def _is_long_shell(text: str) -> bool:
+    marks = _SHELL.findall(text)
+    return len(marks) > 1 and (len(text) > _LONGEST or "\n" in text.strip())
+
+
+def test_shell_code_longer_than_a_line_is_in_a_file():
+    places = [
+        file for top in ("connectors", "runbooks", "bot") for file in (ROOT / top).rglob("*.py")
+    ]
+    found = [
+        (str(file.relative_to(ROOT)), text)
+        for file in places
+        for text in _list_texts(file)
+        if _is_long_shell(text)
+    ]
+    assert found == []
+
+
+def test_shell_code_in_a_string_is_found():
+    assert _is_long_shell('for each; do\n    cat -- "$1"\ndone')
+    assert _is_long_shell('if [ -e "$1" ]; then cat -- "$1"; fi; ' + "true; " * 15)
+    assert not _is_long_shell('if [ -e "$1" ]; then cat -- "$1"; fi')
+    assert not _is_long_shell("If this is done, do that, and then go on.\n" * 9)

@@ -43,7 +43,7 @@ def test_disk_write_test_is_one_step_that_leaves_only_its_result():
     assert proposed.current_state == (
         "/srv is on /srv (ext4), which has 50.0 GiB free; load 0.5 on 4 CPUs"
     )
-    assert "dd bs=1M count=$2 iflag=fullblock conv=fdatasync" in str(step.do)
+    assert 'dd bs=1M count="$2" iflag=fullblock conv=fdatasync' in str(step.do)
     assert str(step.do).endswith(" keyturn /srv 64")
     assert str(step.undo) == "rm -f -- /run/keyturn-disk-write-test"
     assert proposed.is_reversible
