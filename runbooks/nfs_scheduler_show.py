@@ -6,6 +6,7 @@ from connectors.amounts import format_count
 from connectors.block import BlockQueue
 from connectors.block_tree import BlockDevice
 from connectors.command import QueryRunner
+from connectors.errors import CommandError, ParseError
 from connectors.mounts import Mount
 from runbooks import Check, Host, Report, Table, make_host_field
 
@@ -15,11 +16,14 @@ class ExportedPath:
     """One exported path."""
 
     path: str
-    mount: Mount
+    mount: Mount | None
+    """None if it could not be read."""
     device: BlockDevice | None
     """The mounted device; None where no block device is known."""
     disks: Sequence[BlockDevice]
     """The devices whose queues order its requests."""
+    error: str = ""
+    """Why the mount could not be read."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class ExportState:
 
     exports: Sequence[ExportedPath]
     queues: Mapping[str, BlockQueue]
-    """By kernel name."""
+    """By kernel name, without those that are not understood."""
 
 
 _MISSING = (
@@ -63,10 +67,7 @@ class ShowScheduler(
         if not paths:
             return ExportState((), {})
         tree = run_query(self.host, block_tree.query_tree())
-        exported = [
-            _trace_export(path, run_query(self.host, mounts.query_mount(path)), tree)
-            for path in paths
-        ]
+        exported = [self._read_export(run_query, path, tree) for path in paths]
         names = {
             node.kernel_name
             for each in exported
@@ -76,6 +77,16 @@ class ShowScheduler(
         return ExportState(
             exported, run_query(self.host, block.query_queues(sorted(names))) if names else {}
         )
+
+    def _read_export(
+        self, run_query: QueryRunner, path: str, tree: block_tree.BlockTree
+    ) -> ExportedPath:
+        try:
+            mount = run_query(self.host, mounts.query_mount(path))
+        except (CommandError, ParseError) as error:  # such as a directory that is gone
+            return ExportedPath(path, None, None, (), str(error))
+        node = tree.find_mounted(mount.device_number, mount.source)
+        return ExportedPath(path, mount, node, tree.list_queue_devices(node) if node else ())
 
     def report(self, storage: ExportState) -> Report:
         if not storage.exports:
@@ -93,37 +104,37 @@ class ShowScheduler(
         )
 
 
-def _trace_export(path: str, mount: Mount, tree: block_tree.BlockTree) -> ExportedPath:
-    node = tree.find_mounted(mount.device_number, mount.source)
-    return ExportedPath(path, mount, node, tree.list_queue_devices(node) if node else ())
-
-
 def _list_rows(each: ExportedPath, storage: ExportState) -> Iterator[tuple[str, ...]]:
     if each.device is None:
-        yield each.path, each.mount.source, *["-"] * (len(ShowScheduler.columns) - 2)
+        source = each.mount.source if each.mount else "unknown"
+        yield each.path, source, *["-"] * (len(ShowScheduler.columns) - 2)
         return
     ahead = _get_read_ahead(each.device, each.disks, storage)
     for node in each.disks:
-        queue = storage.queues[node.kernel_name]
-        yield (
-            each.path,
-            _format_device(each.device),
-            _format_device(node),
-            queue.scheduler,
-            " ".join(queue.available_schedulers),
-            "-" if queue.slice_idle is None else f"{queue.slice_idle} ms",
-            f"{ahead} KiB",
-            "-" if queue.nr_requests is None else str(queue.nr_requests),
-            "HDD" if queue.rotational else "SSD",
-        )
+        queue = storage.queues.get(node.kernel_name)
+        names = (each.path, _format_device(each.device), _format_device(node))
+        yield (*names, *_format_queue(queue, ahead))
+
+
+def _format_queue(queue: BlockQueue | None, ahead: str) -> tuple[str, ...]:
+    if queue is None:
+        return "unknown", "-", "-", ahead, "-", "-"
+    return (
+        queue.scheduler,
+        " ".join(queue.available_schedulers),
+        "-" if queue.slice_idle is None else f"{queue.slice_idle} ms",
+        ahead,
+        "-" if queue.nr_requests is None else str(queue.nr_requests),
+        "HDD" if queue.rotational else "SSD",
+    )
 
 
 def _get_read_ahead(
     device: BlockDevice, disks: Sequence[BlockDevice], storage: ExportState
-) -> int:
+) -> str:
     """Return the read-ahead for files: that of the mounted device, or of a partition's disk."""
     name = device.kernel_name if device.type != "part" else disks[0].kernel_name
-    return storage.queues[name].read_ahead_kb
+    return f"{storage.queues[name].read_ahead_kb} KiB" if name in storage.queues else "unknown"
 
 
 def _format_device(node: BlockDevice) -> str:
@@ -132,13 +143,17 @@ def _format_device(node: BlockDevice) -> str:
 
 def _list_export_findings(storage: ExportState) -> Iterator[str]:
     for each in storage.exports:
+        if each.mount is None:
+            yield f"the mount of {each.path} is unknown: {each.error}"
+            continue
         if each.device is None:
             yield (
                 f"{each.path} is on {each.mount.type} ({each.mount.source}): its block devices "
                 f"are unknown{_format_advice(each.mount.type)}"
             )
             continue
-        used = {storage.queues[node.kernel_name].scheduler for node in each.disks}
+        queues = (storage.queues.get(node.kernel_name) for node in each.disks)
+        used = {queue.scheduler for queue in queues if queue}
         if len(used) > 1:
             yield (
                 f"The disks behind {each.path} use different schedulers "
@@ -154,7 +169,9 @@ def _format_advice(kind: str) -> str:
 
 def _list_disk_findings(storage: ExportState, disks: Sequence[str]) -> Iterator[str]:
     for name in disks:
-        queue = storage.queues[name]
+        queue = storage.queues.get(name)
+        if queue is None:
+            continue  # its odd row is a finding
         if queue.rotational and queue.slice_idle:
             yield (
                 f"{name} waits up to {queue.slice_idle} ms for one process's next request "

@@ -2,7 +2,8 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import block_tree, mounts
-from runbooks import Report
+from connectors.command import Answer
+from runbooks import Report, read_report
 from runbooks.nfs_scheduler_show import ShowScheduler
 from tests.connectors.storage import recorded
 from tests.runbooks.file_server import QUEUES, build_file_server_fleet, like_sda, only, queues
@@ -123,3 +124,32 @@ def test_nfs_host_without_exports_needs_attention():
 def test_nfs_scheduler_show_refuses_an_invalid_host_name(host: object):
     with pytest.raises(ValidationError):
         ShowScheduler.model_validate({"host": host})
+
+
+def test_other_disks_are_reported_when_one_queue_is_not_understood():
+    text = (QUEUES + like_sda("sdb") + like_sda("sdc")).replace(
+        "/sda/queue/read_ahead_kb:128", "/sda/queue/read_ahead_kb:plenty"
+    )
+    fleet = build_file_server_fleet({BEHIND_DISKS: text})
+    seen = read_report(SHOW, fleet.run_query, SHOW.report)
+    assert seen.summary.endswith("; 1 row is not understood")
+    assert seen.table is not None
+    assert seen.table.rows[0] == (
+        *("/export/projects", "vg0-export (dm-0)", "sda", "unknown", "-", "-"),
+        *("128 KiB", "-", "-"),
+    )
+    assert seen.table.rows[1][2:4] == ("sdb", "none")
+
+
+def test_other_exports_are_reported_when_one_directory_is_gone():
+    fleet = build_file_server_fleet({BEHIND_DISKS: QUEUES + like_sda("sdb") + like_sda("sdc")})
+    gone = mounts.query_mount("/export/fast").command
+    fleet.script("nas1", gone, Answer(1, "", ""))
+    fleet.script(
+        "nas1", queues("dm-0", "sda", "sdb", "sdc"), QUEUES + like_sda("sdb") + like_sda("sdc")
+    )
+    seen = SHOW.report(SHOW.read(fleet.run_query))
+    assert seen.table is not None
+    assert ("/export/fast", "unknown") in [row[:2] for row in seen.table.rows]
+    assert ("/export/home/sub", "sdc1") in [row[:2] for row in seen.table.rows]
+    assert any(each.startswith("the mount of /export/fast is unknown: ") for each in seen.findings)
