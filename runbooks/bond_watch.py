@@ -49,7 +49,11 @@ class BondWatch(
         sent = sum(each.sent for each in members)
         received = sum(each.received for each in members)
         findings = [
-            *(() if members else (f"{self.bond} has no members: it carries no traffic",)),
+            *(
+                ()
+                if samples[1].bond.members
+                else (f"{self.bond} has no members: it carries no traffic",)
+            ),
             *_list_membership_changes(samples),
             *(each for m in members for each in _list_findings(m)),
         ]
@@ -85,14 +89,23 @@ def _compute_traffic(samples: Samples) -> list[_MemberTraffic]:
             / seconds,
         )
         for member in after.bond.members
-        if member.name in earlier
+        if member.name in earlier and _is_counted(member.name, samples)
     ]
+
+
+def _is_counted(name: str, samples: Samples) -> bool:
+    return all(name in sample.links for sample in samples)
 
 
 def _list_membership_changes(samples: Samples) -> Iterator[str]:
     before, after = ({member.name for member in sample.bond.members} for sample in samples)
     yield from (f"{name} left the bond" for name in sorted(before - after))
     yield from (f"{name} joined the bond" for name in sorted(after - before))
+    yield from (
+        f"{name} is not among the interfaces that `ip` lists, so its traffic is unknown"
+        for name in sorted(after & before)
+        if not _is_counted(name, samples)
+    )
 
 
 def _list_findings(member: _MemberTraffic) -> Iterator[str]:

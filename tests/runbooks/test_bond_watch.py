@@ -127,3 +127,15 @@ def test_invalid_bond_name_is_refused_by_bond_watch(name: str):
 def test_bond_watch_is_parsed_with_bond_and_seconds():
     typed = request_form.parse_request(BondWatch, ["nas1", "bond0", "5"])
     assert typed == WATCH
+
+
+def test_bond_watch_reports_the_other_members_when_one_has_no_counters():
+    """A row of `ip` that is not understood, or a card that is just removed."""
+    later = make_sample(105.0, sent=(0, 0, 0, 0))
+    known = {name: link for name, link in later.links.items() if name != "eth1"}
+    report = WATCH.report((QUIET, replace(later, links=known)))
+    assert report.findings == [
+        "eth1 is not among the interfaces that `ip` lists, so its traffic is unknown"
+    ]
+    assert report.table is not None
+    assert [row[0] for row in report.table.rows] == ["eth0", "eth2", "eth3"]
