@@ -1,11 +1,11 @@
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from connectors import rate_limit
 from connectors.amounts import format_count
 from connectors.command import QueryRunner
 from connectors.rate_limit import LimitCounts, RateLimits, RateZone
-from runbooks import Check, Host, Report, Table
+from runbooks import Check, Host, PartReader, Report, Table
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,9 @@ class RateLimitState:
 
     limits: RateLimits
     counts: LimitCounts | None
-    """None where no log was written."""
+    """None where no log was written, or where the logs could not be read."""
+    errors: Sequence[str] = ()
+    """What could not be read, as sentences."""
 
 
 _MISSING = (
@@ -34,28 +36,34 @@ class RatelimitCheck(
     host: Host
 
     def read(self, run_query: QueryRunner) -> RateLimitState:
-        return RateLimitState(
-            run_query(self.host, rate_limit.query_limits()),
-            run_query(self.host, rate_limit.query_counts()),
-        )
+        limits = run_query(self.host, rate_limit.query_limits())
+        parts = PartReader(run_query, self.host)
+        counts = parts.read("nginx's error logs", rate_limit.query_counts(), None)
+        return RateLimitState(limits, counts, [*parts.get_errors().values()])
 
     def report(self, limited: RateLimitState) -> Report:
         limits, counts = limited.limits, limited.counts
-        findings = [*_list_findings(limited)]
+        findings = [*limited.errors, *_list_findings(limited)]
         if not limits.zones:
             return Report.from_findings(
                 f"nginx on {self.host} has no request limits", [_MISSING, *findings]
             )
-        refused = sum(counts.refused.values()) if counts else 0
         return Report.from_findings(
-            f"nginx on {self.host} has {format_count(len(limits.zones), 'rate limit')} and "
-            f"refused {refused:,} requests with {limits.status} in the logs of the last day",
+            f"nginx on {self.host} has {format_count(len(limits.zones), 'rate limit')}"
+            f"{_format_refused(limits, counts)}",
             findings,
             table=Table(
                 self.columns,
                 [_format_row(zone, limited) for zone in limits.zones],
             ),
         )
+
+
+def _format_refused(limits: RateLimits, counts: LimitCounts | None) -> str:
+    if counts is None:
+        return ", and it is unknown how many requests it refused"
+    refused = sum(counts.refused.values())
+    return f" and refused {refused:,} requests with {limits.status} in the logs of the last day"
 
 
 def _format_row(zone: RateZone, limited: RateLimitState) -> tuple[str, ...]:
@@ -95,5 +103,5 @@ def _list_findings(limited: RateLimitState) -> Iterator[str]:
             "refused requests get 503, like those of a broken server: set limit_req_status 429 "
             "so that clients and monitoring can distinguish them"
         )
-    if counts is None and limits.uses:
+    if counts is None and limits.uses and not limited.errors:
         yield "no error log was written in the last day: set nginx.error_logs in the inventory"

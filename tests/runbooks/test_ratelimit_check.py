@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 
 from connectors import rate_limit
+from connectors.command import Answer
 from connectors.rate_limit import LimitCounts, RateLimits, RateZone, ZoneUse
 from runbooks.ratelimit_check import RatelimitCheck, RateLimitState
 from tests.connectors.test_rate_limit import CONFIGURATION, COUNTED
@@ -72,3 +73,17 @@ def test_ratelimit_check_reads_configuration_and_error_log():
     )
     report = CHECK.report(CHECK.read(fleet.run_query))
     assert "the zone spare is defined but not applied" in report.findings
+
+
+def test_rate_limits_are_listed_when_the_logs_cannot_be_read():
+    fleet = ScriptedFleet(
+        {
+            ("web1", rate_limit.query_limits().command): CONFIGURATION,
+            ("web1", rate_limit.query_counts().command): Answer(1, "", "Permission denied"),
+        }
+    )
+    report = CHECK.report(CHECK.read(fleet.run_query))
+    assert report.summary.endswith(", and it is unknown how many requests it refused")
+    assert report.findings[0].startswith("nginx's error logs could not be read: ")
+    assert report.table is not None
+    assert {row[5] for row in report.table.rows} == {"unknown"}
