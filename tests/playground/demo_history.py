@@ -1,6 +1,7 @@
 """Thirty days of history for the demo, made by the service on the demo's own hosts.
 
-Only the clock is simulated. Each run has the reason "demo".
+Only the clock is simulated. The checks read what the demo itself runs, and not how the machine
+below it is: its load and its uptime are no matter of the demo.
 """
 
 import sqlite3
@@ -27,20 +28,26 @@ from connectors.ssh_pool import SshPool
 from runbooks import AnyRunbook
 from tests.drift_keys import read_due_keys
 
-REASON = "demo"
 AGENT = "EvilBot/2"
 _DAYS = 30
 _DAY = 86_400 * 1_000_000
 _HOUR = 3_600 * 1_000_000
-# What is requested from day to day. Olga approves the changes, and denies each fifth.
+# What is requested from day to day, and why. Olga approves the changes, and denies each fifth.
 _REQUESTS = (
-    ("dora", "uptime check lb1"),
-    ("dora", "abusers mark lb1 203.0.113.{n}"),
-    ("stan", "uptime check nas1"),
-    ("dora", "abusers clear lb1 203.0.113.{n}"),
-    ("olga", "abusers show lb1"),
-    ("adam", "uptime check web1"),
+    ("dora", "abusers tables lb1", "which tables does the new configuration have?"),
+    ("dora", "abusers mark lb1 203.0.113.{n}", "tries passwords, ticket {ticket}"),
+    ("stan", "hidepid show nas1", "before the audit of the storage servers"),
+    ("dora", "abusers clear lb1 203.0.113.{n}", "a customer's office, ticket {ticket}"),
+    ("olga", "abusers show lb1", "a customer cannot reach the shop, ticket {ticket}"),
+    ("adam", "hidepid show web1", "before the audit of the web servers"),
 )
+_APPROVALS = (
+    "seen in the access log",
+    "known customer",
+    "agreed with the shop",
+    "as in the ticket",
+)
+_DENIAL = "not before the shop has agreed"
 
 
 class _PastDatabase(Database):
@@ -106,7 +113,7 @@ def add_freeze(policy: Path) -> None:
     """Add a freeze of the web servers for two days from tomorrow."""
     begin, end = (datetime.now(UTC) + timedelta(days=days) for days in (1, 3))
     (policy / "freezes.yaml").write_text(
-        "freezes:\n  - name: demo\n    areas: [web]\n"
+        "freezes:\n  - name: summer sale\n    areas: [web]\n"
         f'    from: "{begin:%Y-%m-%d} 00:00"\n    until: "{end:%Y-%m-%d} 00:00"\n'
     )
 
@@ -120,24 +127,24 @@ def request_open_runs(service: KeyturnService) -> None:
         delegate="stan",
         ends_at=round(time.time() * 1_000_000) + 3 * _DAY,
         area="edge",
-        reason=REASON,
+        reason="Adam is at a conference",
         source="web",
     )
-    for person, words, plan_only in (
-        ("dora", "abusers mark lb1 203.0.113.77", False),
-        ("olga", "abusers mark lb1 203.0.113.78", False),
-        ("adam", "abusers mark lb1 203.0.113.79", False),
-        ("dora", "abusers mark lb1 203.0.113.80", True),
+    for person, words, reason, plan_only in (
+        ("dora", "abusers mark lb1 203.0.113.77", "tries passwords, ticket 4790", False),
+        ("olga", "abusers mark lb1 203.0.113.78", "scrapes the price list", False),
+        ("adam", "abusers mark lb1 203.0.113.79", "floods the search of the shop", False),
+        ("dora", "abusers mark lb1 203.0.113.80", "the same office as 203.0.113.77", True),
     ):
         request = _parse(words)
-        service.request_run(request, person=person, origin=web, reason=REASON, plan_only=plan_only)
+        service.request_run(request, person=person, origin=web, reason=reason, plan_only=plan_only)
     service.schedules.request_schedule(
-        [_parse("uptime check nas1")],
+        [_parse("hidepid show nas1")],
         host_pattern="",
         person="stan",
         origin=web,
-        reason=REASON,
-        timing=parse_timing("demo", {"cron": "0 3 * * *"}, zone="UTC"),
+        reason="the audit asks for it each night",
+        timing=parse_timing("nightly audit", {"cron": "0 3 * * *"}, zone="UTC"),
     )
 
 
@@ -152,30 +159,32 @@ def _skip_flushes(connection: sqlite3.Connection, *_: object) -> None:
 
 def _play_days(service: KeyturnService, database: _PastDatabase, queue: _Queue) -> None:
     for day in range(_DAYS):
-        person, words = _REQUESTS[day % len(_REQUESTS)]
+        person, words, why = _REQUESTS[day % len(_REQUESTS)]
         request = _parse(words.format(n=day // len(_REQUESTS) + 50))
-        origin = RequestOrigin("web")
-        run = service.request_run(request, person=person, origin=origin, reason=REASON).id
+        origin, reason = RequestOrigin("web"), why.format(ticket=4711 + day)
+        run = service.request_run(request, person=person, origin=origin, reason=reason).id
         _advance(service, queue)
         with database.reading() as tx:
             planned = runs.get_run(tx, run)
         database.now += _HOUR // 4
         if planned.state is State.PENDING and day % 5:
-            service.approve_run(run, person="olga", digest=planned.digest, reason=REASON)
+            reason = _APPROVALS[day % len(_APPROVALS)]
+            service.approve_run(run, person="olga", digest=planned.digest, reason=reason)
             _advance(service, queue)
         elif planned.state is State.PENDING:
-            service.deny_run(run, person="olga", reason=REASON)
+            service.deny_run(run, person="olga", reason=_DENIAL)
         database.now += _DAY - _HOUR // 2
 
 
 def _block_agent(service: KeyturnService, database: _PastDatabase, queue: _Queue) -> None:
     """Block an agent on web1, and read an hour later that it is still blocked."""
     request = _parse(f"agents block web1 {AGENT}")
-    run = service.request_run(request, person="dora", origin=RequestOrigin("web"), reason=REASON)
+    origin, reason = RequestOrigin("web"), f"{AGENT} takes the whole catalogue each night"
+    run = service.request_run(request, person="dora", origin=origin, reason=reason)
     _advance(service, queue)
     with database.reading() as tx:
         digest = runs.get_run(tx, run.id).digest
-    service.approve_run(run.id, person="olga", digest=digest, reason=REASON)
+    service.approve_run(run.id, person="olga", digest=digest, reason="it ignores robots.txt")
     _advance(service, queue)
     database.now += _HOUR
     read_due_keys(service)
