@@ -34,7 +34,6 @@ from bot.cli.setup import COMMANDS as SETUP
 from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.terminal import is_quiet
 from bot.cli.tree import tree_commands
-from bot.cli.webhooks import show_webhooks
 from bot.features import load_commands, load_hooks
 
 # Slow modules are imported by the command that needs them, so that `keyturn --help` is fast.
@@ -148,7 +147,6 @@ for command in (
     tree_commands,
     schedule_commands,
     factor_commands,
-    show_webhooks,
     token_commands,
     agent_commands,
     runbook_commands,

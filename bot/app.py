@@ -28,9 +28,7 @@ from bot.api.mcp.deps import McpParts
 from bot.api.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
 from bot.api.mcp.server import is_installed as is_mcp_installed
 from bot.api.metrics import Gauges, build_metrics_endpoint
-from bot.api.webhooks_in import WebhookReceiver, build_webhook_app
-from bot.api.webhooks_out import WebhookSender, describe_deliveries
-from bot.audit import checkpoints, events, followed_log, verification
+from bot.audit import checkpoints, followed_log, verification
 from bot.audit.spool import Spool
 from bot.audit.syslog import LogServer
 from bot.auth import secret_box
@@ -42,24 +40,19 @@ from bot.db.process_lock import ProcessLock, lock_exclusive, lock_shared
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
+from bot.feature import ServerContext, ServerPart
 from bot.health import ServiceHealth
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS, DeliverySender
 from bot.integrations.ticket_notes import TicketNotes
-from bot.integrations.webhook_config import (
-    WebhookConfig,
-    load_webhook_config,
-    render_webhook_config,
-)
-from bot.maintenance.housekeeping import Housekeeping, Witness, log_setting_change
-from bot.maintenance.notices import NoticeSender
+from bot.maintenance.housekeeping import Housekeeping, Witness
 from bot.maintenance.oncall import CalendarReader
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
 from bot.observability import TraceMiddleware, list_login_secrets, set_up_logging
-from bot.policy import Policy, PolicyDirectory, PolicySource
+from bot.policy import Policy, PolicyDirectory
 from bot.queries import own_runbooks
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.form_options import FormOptions
@@ -371,18 +364,6 @@ def build_oidc_provider(settings: Settings) -> IdentityProvider | None:
     )
 
 
-def load_webhooks(settings: Settings, database: Database, redactor: Redactor) -> WebhookConfig:
-    """Return the configured webhooks and log their change. Raises WebhookConfigError."""
-    webhooks = load_webhook_config(settings.hooks)
-    redactor.add_secrets(*webhooks.secrets)
-    if settings.hooks is not None:
-        with database.transaction() as tx:
-            log_setting_change(
-                tx, events.WebhooksChanged(webhooks=render_webhook_config(webhooks))
-            )
-    return webhooks
-
-
 def describe_host_connections(dropped_count: int) -> ComponentHealth:
     """Describe the connections to hosts for readiness. dropped_count: of the last minutes.
 
@@ -397,35 +378,9 @@ def describe_host_connections(dropped_count: int) -> ComponentHealth:
     )
 
 
-def build_notice_sender(
-    settings: Settings, policies: PolicySource, database: Database
-) -> NoticeSender | None:
-    """Return what sends notices by e-mail; None if no mail server is configured."""
-    if not settings.mail_server:
-        return None
-    from bot.integrations.mail_server import MailServer
-
-    host, port = settings.mail_address
-    server = MailServer(
-        host,
-        port,
-        settings.mail_from,
-        settings.mail_encryption,
-        settings.mail_user,
-        settings.mail_password_file,
-    )
-    return NoticeSender(
-        server,
-        policies,
-        database,
-        base_url=settings.address,
-        digest=features.load_digest(),
-    )
-
-
-def check_webhooks(database: Database) -> ComponentHealth:
+def check_deliveries(database: Database) -> ComponentHealth:
     """Describe failed webhook deliveries for readiness: a warning, because all else works."""
-    return ComponentHealth(describe_deliveries(database))
+    return ComponentHealth(webhook_queue.describe_deliveries(database))
 
 
 def export_spans(settings: Settings) -> None:
@@ -514,7 +469,9 @@ class Keyturn:
     """The application that the web server serves."""
     contacts: ContactRecorder
     connections: ConnectionRegistry
-    webhook_senders: Sequence[DeliverySender] = ()
+    senders: Sequence[DeliverySender] = ()
+    parts: Sequence[ServerPart] = ()
+    """Of the features."""
     mcp: McpEndpoint | None = None
     """Serves agents, where the extra for that is installed."""
 
@@ -551,9 +508,13 @@ def build_service(
     health_checks["ssh"] = lambda: describe_host_connections(
         len(foundation.connector.list_recent_drops())
     )
-    webhooks = load_webhooks(settings, database, redactor)
-    if webhooks.subscriptions or (settings.policy / "tickets.yaml").exists():
-        health_checks["subscriptions"] = partial(check_webhooks, database)
+    parts = features.build_server_parts(
+        ServerContext(settings, database, active_policy, redactor, features.load_digest())
+    )
+    for part in parts:
+        health_checks |= part.health_checks
+    if (settings.policy / "tickets.yaml").exists():
+        health_checks["subscriptions"] = partial(check_deliveries, database)
     service_health = _create_service_health(settings, foundation, file_suffix)
     pages = web.build_app(
         WebDependencies(
@@ -575,8 +536,7 @@ def build_service(
     )
     if chat is not None:
         asgi.router.routes.append(Route("/slack/events", chat.service.app))
-    receiver = WebhookReceiver(webhooks, database, active_policy)
-    asgi.mount("/hooks", build_webhook_app(receiver, secure=is_https))
+    asgi.router.routes += [route for part in parts for route in part.routes]
     api_parts = ApiParts(
         service,
         database,
@@ -614,14 +574,9 @@ def build_service(
         asgi,
         foundation.contacts,
         connections,
-        [
-            TicketNotes(database, foundation.policies, settings.address),
-            *(
-                WebhookSender(one, database, settings.address)
-                for one in webhooks.subscriptions.values()
-            ),
-        ],
+        [TicketNotes(database, foundation.policies, settings.address)],
         mcp=mcp,
+        parts=parts,
     )
     return keyturn
 
@@ -728,7 +683,8 @@ async def _run_lifespan(keyturn: Keyturn) -> AsyncGenerator[None]:
     tasks = [asyncio.create_task(observability.warn_when_loop_blocks())]
     if keyturn.chat is not None:
         tasks.append(asyncio.create_task(keyturn.chat.run()))
-    tasks += [asyncio.create_task(sender.run()) for sender in keyturn.webhook_senders]
+    tasks += [asyncio.create_task(sender.run()) for sender in keyturn.senders]
+    tasks += [asyncio.create_task(run()) for part in keyturn.parts for run in part.tasks]
     if keyturn.mcp is not None:
         tasks.append(asyncio.create_task(keyturn.mcp.run()))
     try:
@@ -770,7 +726,6 @@ def _create_scheduler(keyturn: Keyturn) -> Scheduler:
     """Return the scheduler of periodic duties."""
     service = keyturn.service
     calendars = CalendarReader(keyturn.policies, keyturn.database, keyturn.settings.policy)
-    notices = build_notice_sender(keyturn.settings, service.policies, keyturn.database)
     return Scheduler(
         [
             service.record_policy_change,
@@ -787,7 +742,7 @@ def _create_scheduler(keyturn: Keyturn) -> Scheduler:
         # In a distributed installation, the workers follow up the runs of their sites.
         slow_duties=[
             calendars.read_due_calendars,
-            *((notices.send_due_notices,) if notices else ()),
+            *(duty for part in keyturn.parts for duty in part.duties),
             *(service.list_host_duties() if keyturn.dispatch else ()),
         ],
     )

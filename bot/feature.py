@@ -4,21 +4,58 @@ It is bound by one line in `bot/features/__init__.py`. The core never imports a 
 one feature another: a process hands each part to the package that uses it.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from bot.workflow.hooks import WorkflowHooks
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
+    from starlette.routing import BaseRoute
 
     from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
-    from bot.maintenance.digest import DigestSection
+    from bot.db.database import Database
+    from bot.model.redaction import Redactor
+    from bot.policy import PolicySource
+    from bot.queries.digest import DigestSection
+    from bot.settings import Settings
     from bot.slack.features import ChatWords
     from bot.slack.run_notices import BuildNotice
+    from bot.web.deps import ComponentHealth
     from bot.web.pages import Pages
+    from bot.workflow.hooks import WorkflowHooks
+
+
+@dataclass(frozen=True)
+class ServerContext:
+    """From what a feature builds what it runs in a server."""
+
+    settings: "Settings"
+    database: "Database"
+    policies: "PolicySource"
+    """The policy without banned people."""
+    redactor: "Redactor"
+    digest: "Sequence[DigestSection]"
+    """Of all features."""
+
+
+@dataclass(frozen=True)
+class ServerPart:
+    """What a feature runs in a server, beside what it answers to people and programs."""
+
+    duties: Sequence[Callable[[], object]] = ()
+    """Are called again and again; they may be slow."""
+    tasks: Sequence[Callable[[], Coroutine[Any, Any, None]]] = ()
+    """Run until they are cancelled."""
+    routes: "Sequence[BaseRoute]" = ()
+    """Beside pages and API."""
+    health_checks: "Mapping[str, Callable[[], ComponentHealth]]" = field(
+        default_factory=dict[str, "Callable[[], ComponentHealth]"]
+    )
+
+
+def _run_nothing(_context: ServerContext) -> ServerPart:
+    return ServerPart()
 
 
 @dataclass(frozen=True)
@@ -35,10 +72,11 @@ class Feature:
     load_pages: "Callable[[], Sequence[Pages]]" = tuple
     load_routes: "Callable[[], Sequence[APIRouter]]" = tuple
     """Routes of the API."""
-    load_hooks: "Callable[[], WorkflowHooks]" = WorkflowHooks
+    load_hooks: "Callable[[], WorkflowHooks] | None" = None
     """What it does on the way of a run."""
     load_words: "Callable[[], Sequence[ChatWords]]" = tuple
     """Commands in chat."""
+    build_server_part: Callable[[ServerContext], ServerPart] = _run_nothing
     load_metrics: "Callable[[], Sequence[CollectMetrics]]" = tuple
     load_notices: "Callable[[], Sequence[BuildNotice]]" = tuple
     """Messages in chat about a run, beside its card."""

@@ -30,7 +30,7 @@ from bot.api import (
 )
 from bot.api.deps import ApiParts
 from bot.api.long_poll import Waiters
-from bot.api.webhooks_out import RunEventOut
+from bot.api.run_event import receive_run_event
 
 _MODULES = (
     catalogue,
@@ -83,15 +83,6 @@ def build_api(parts: ApiParts) -> FastAPI:
     _add_problem_responses(app)
     app.add_middleware(middleware.RequestGuard, secure=parts.base_url.startswith("https:"))
     return app
-
-
-def receive_run_event(body: RunEventOut) -> None:
-    """Sent to subscriptions, signed by Standard Webhooks. Return any 2xx to confirm it.
-
-    Otherwise it is sent again for about a day, with a pause that doubles each time, and later
-    events of the same run wait. One `entry` may be delivered more than once, with the same
-    `webhook-id`.
-    """
 
 
 def _build_openapi_endpoint(app: FastAPI) -> Callable[[Request], Response]:

@@ -33,7 +33,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Inventory and policy": ("hosts", "locks", "policy", "tree"),
     "Schedules": ("schedule", "calendar", "freeze"),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
-    "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token", "webhooks"),
+    "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token"),
     "Agents": ("agent", "mcp"),
     "Audit and backup": ("changelog", "backup", "restore", "db"),
     "Server": (

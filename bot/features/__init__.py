@@ -3,23 +3,25 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from bot.feature import Feature
-from bot.features import drift, erasure, wait_report
-from bot.workflow.hooks import WorkflowHooks
+from bot.feature import Feature, ServerContext, ServerPart
+from bot.features import drift, erasure, notices, wait_report, webhooks
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
-    from bot.maintenance.digest import DigestSection
+    from bot.queries.digest import DigestSection
     from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
+    from bot.workflow.hooks import WorkflowHooks
 
 FEATURES: Sequence[Feature] = (
     drift.FEATURE,
     erasure.FEATURE,
+    notices.FEATURE,
     wait_report.FEATURE,
+    webhooks.FEATURE,
 )
 
 
@@ -44,8 +46,10 @@ def load_chat() -> "ChatFeatures":
     )
 
 
-def load_hooks() -> WorkflowHooks:
-    found = [one.load_hooks() for one in FEATURES]
+def load_hooks() -> "WorkflowHooks":
+    from bot.workflow.hooks import WorkflowHooks
+
+    found = [one.load_hooks() for one in FEATURES if one.load_hooks]
     return WorkflowHooks(
         on_run_end=[hook for one in found for hook in one.on_run_end],
         list_plan_notes=[hook for one in found for hook in one.list_plan_notes],
@@ -60,3 +64,7 @@ def load_metrics() -> "Sequence[CollectMetrics]":
 
 def load_digest() -> "Sequence[DigestSection]":
     return [section for one in FEATURES for section in one.load_digest()]
+
+
+def build_server_parts(context: ServerContext) -> Sequence[ServerPart]:
+    return [one.build_server_part(context) for one in FEATURES]

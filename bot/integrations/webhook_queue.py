@@ -12,7 +12,7 @@ from sqlalchemy import delete, exists, func, insert, select, update
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.db import runs, tables
-from bot.db.database import Transaction
+from bot.db.database import Database, Transaction
 from bot.db.tables import delivery, subscription
 from bot.model.run import Run
 
@@ -263,3 +263,16 @@ def delete_old_failures(tx: Transaction) -> None:
 
 def _matches(item: PendingDelivery):
     return (delivery.c.subscription == item.subscription) & (delivery.c.seq == item.seq)
+
+
+def describe_deliveries(database: Database) -> str:
+    """Return the numbers of pending and failed deliveries, for the public readiness page.
+
+    It names no subscription: everyone who reaches the service can read that page.
+    """
+    with database.reading() as tx:
+        counts = count_deliveries(tx).values()
+    pending, failed = sum(one for one, _ in counts), sum(one for _, one in counts)
+    if not pending and not failed:
+        return "all delivered"
+    return f"{pending} pending" + (f", {failed} failed: run `keyturn webhooks`" if failed else "")

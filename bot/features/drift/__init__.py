@@ -8,23 +8,24 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bot.feature import Feature
-from bot.workflow.hooks import WorkflowHooks
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
-    from bot.maintenance.digest import DigestSection
+    from bot.queries.digest import DigestSection
     from bot.slack.features import ChatWords
     from bot.slack.run_notices import BuildNotice
     from bot.web.pages import Pages
+    from bot.workflow.hooks import WorkflowHooks
 
 
-def _load_hooks() -> WorkflowHooks:
+def _load_hooks() -> "WorkflowHooks":
     from bot.features.drift.details import list_plan_notes, read_value_facts
     from bot.features.drift.reader import build_duties
     from bot.features.drift.watch import watch_run
+    from bot.workflow.hooks import WorkflowHooks
 
     return WorkflowHooks(
         on_run_end=[watch_run],

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from bot.db.database import Transaction
 from bot.features.drift import rows
-from bot.maintenance.digest import DigestSection
 from bot.model.drift_state import DriftState
 from bot.model.text import format_count
 from bot.policy import Policy
+from bot.queries.digest import DigestSection
 
 
 def _list_changed_hosts(tx: Transaction, policy: Policy, owned: set[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from bot.cli.sections import AddedCommand
-    from bot.maintenance.digest import DigestSection
+    from bot.queries.digest import DigestSection
     from bot.web.pages import Pages
 
 

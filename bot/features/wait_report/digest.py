@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from bot.db.database import Transaction
 from bot.features.wait_report.report import build_wait_report
-from bot.maintenance.digest import DigestSection
 from bot.policy import Policy
 from bot.policy.explain import format_wait
+from bot.queries.digest import DigestSection
 
 _DAYS, _MAX_RUNS = 7, 2000
 

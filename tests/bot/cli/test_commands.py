@@ -55,7 +55,6 @@ COMMANDS = {
     "grant": "grant created",
     "grants end": "grant revoked",
     "grants list": READ_ONLY,
-    "webhooks": "deliveries retried",
     "hosts": SERVICE,
     "rebuild": SERVICE,
     "init": FILES,

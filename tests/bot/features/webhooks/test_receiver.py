@@ -16,19 +16,20 @@ from click.testing import CliRunner
 from fastapi.testclient import TestClient
 from httpx2 import Response
 
-from bot.api import schemas, webhooks_in
-from bot.api.webhooks_in import WebhookReceiver
+from bot.api import schemas
 from bot.audit import change_log
 from bot.audit.timeline import build_timeline, describe_event
 from bot.cli.context import CommandEnvironment
-from bot.cli.webhooks import show_webhooks as command
 from bot.db.database import Database
-from bot.integrations import webhook_signature
-from bot.integrations.webhook_config import (
+from bot.features.webhooks import receiver as webhooks_in
+from bot.features.webhooks.commands import show_webhooks as command
+from bot.features.webhooks.config import (
     WebhookConfigError,
     load_webhook_config,
     render_webhook_config,
 )
+from bot.features.webhooks.receiver import WebhookReceiver
+from bot.integrations import webhook_signature
 from bot.settings import Settings
 from tests.bot.harness import Harness
 

@@ -2,32 +2,16 @@
 
 import time
 from collections.abc import Callable
-from datetime import datetime
-from typing import Literal
-
-from pydantic import Field
 
 from bot.api import schemas
+from bot.api.run_event import RunEventOut
 from bot.db import runs
 from bot.db.database import Database
-from bot.integrations import webhook_queue, webhook_signature
+from bot.features.webhooks.config import WebhookSubscription
+from bot.integrations import webhook_signature
 from bot.integrations.delivery_sender import DeliverySender
 from bot.integrations.safe_http import Resolve, post, resolve_name
-from bot.integrations.webhook_config import WebhookSubscription
 from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter
-
-
-class RunEventOut(schemas.OutputModel):
-    """An event of a run, and the run as it is when the event is sent."""
-
-    type: Literal["run"]
-    event: str = Field(examples=["approved", "started", "succeeded"])
-    entry: int = Field(
-        description="Number of its change log entry. A repeat has the same number, and later "
-        "events of the run have a higher one."
-    )
-    at: datetime
-    run: schemas.RunOut
 
 
 class WebhookSender(DeliverySender):
@@ -85,16 +69,3 @@ class WebhookSender(DeliverySender):
             run=schemas.RunOut.from_run(run, decisions, self._base_url),
         )
         return event.model_dump_json().encode()
-
-
-def describe_deliveries(database: Database) -> str:
-    """Return the numbers of pending and failed deliveries, for the public readiness page.
-
-    It names no subscription: everyone who reaches the service can read that page.
-    """
-    with database.reading() as tx:
-        counts = webhook_queue.count_deliveries(tx).values()
-    pending, failed = sum(one for one, _ in counts), sum(one for _, one in counts)
-    if not pending and not failed:
-        return "all delivered"
-    return f"{pending} pending" + (f", {failed} failed: run `keyturn webhooks`" if failed else "")

@@ -1,24 +1,15 @@
 """The weekly digest of an owner: what waited, changed outside Keyturn, or lapses soon."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 
 from bot.db import break_glass, runs, schedules
 from bot.db.database import Transaction
 from bot.db.schedules import ScheduleState
 from bot.model.times import format_deadline
 from bot.policy import Policy
+from bot.queries.digest import DigestSection
 
 _LAPSE_DAYS, _DAY, _MAX_LINES = 28, 86_400_000_000, 10
-
-
-@dataclass(frozen=True)
-class DigestSection:
-    """A section that a feature adds."""
-
-    title: str
-    list_lines: Callable[[Transaction, Policy, set[str]], Iterable[str]]
-    """Returns its lines about these areas, from what the transaction may view."""
 
 
 def render_digest(

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from bot.integrations.webhook_config import EventFormat
+from bot.features.webhooks.config import EventFormat
 from bot.integrations.webhook_signature import is_fresh
 from bot.model.text import escape_to_one_line
 from bot.policy.loader import describe_validation_error

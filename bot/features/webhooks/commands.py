@@ -40,7 +40,7 @@ docs/webhooks.md says more."""
 @pass_environment
 def show_webhooks(environment: CommandEnvironment, *, subscription: str) -> None:
     """Show incoming and outgoing webhooks, and how to set them up."""
-    from bot.integrations.webhook_config import load_webhook_config, render_webhook_config
+    from bot.features.webhooks.config import load_webhook_config, render_webhook_config
 
     file = environment.settings.hooks
     if subscription:

@@ -19,13 +19,15 @@ from sqlalchemy import update
 
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
+from bot.api.run_event import RunEventOut
 from bot.api.schemas import RunOut
-from bot.api.webhooks_out import RunEventOut, WebhookSender, describe_deliveries
 from bot.audit import change_log
 from bot.db.tables import delivery
+from bot.features.webhooks.config import WebhookSubscription
+from bot.features.webhooks.sender import WebhookSender
 from bot.integrations import safe_http, webhook_queue
 from bot.integrations.safe_http import DeliveryError, choose_address
-from bot.integrations.webhook_config import WebhookSubscription
+from bot.integrations.webhook_queue import describe_deliveries
 from bot.model.run import Decision, Run
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch

@@ -7,7 +7,6 @@ What ends soon, and the weekly digest, get an entry of their own.
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry, EntryDraft
@@ -15,15 +14,15 @@ from bot.db import break_glass, delegations, runs, schedules
 from bot.db.database import Database, Transaction
 from bot.db.runs import NoSuchRun
 from bot.db.schedules import ScheduleState
+from bot.feature import ServerContext
+from bot.features.notices.digest import render_digest
+from bot.features.notices.mail_server import MailServer
 from bot.integrations import webhook_queue
 from bot.integrations.safe_http import DeliveryError
 from bot.integrations.webhook_queue import PendingDelivery
-from bot.maintenance.digest import DigestSection, render_digest
 from bot.model.times import format_deadline, to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy, PolicySource
-
-if TYPE_CHECKING:
-    from bot.integrations.mail_server import MailServer
+from bot.queries.digest import DigestSection
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +36,27 @@ _DELEGATION_DAYS, _SCHEDULE_DAYS, _CHECK_MICROSECONDS = 2, 14, 600_000_000
 _DIGEST_HOUR = 7
 
 
+def build_notice_sender(context: ServerContext) -> "NoticeSender":
+    """Return what sends notices through the mail server of the settings."""
+    settings = context.settings
+    host, port = settings.mail_address
+    server = MailServer(
+        host,
+        port,
+        settings.mail_from,
+        settings.mail_encryption,
+        settings.mail_user,
+        settings.mail_password_file,
+    )
+    return NoticeSender(
+        server,
+        context.policies,
+        context.database,
+        base_url=settings.address,
+        digest=context.digest,
+    )
+
+
 class NoticeSender:
     """Sends notices by e-mail.
 
@@ -45,7 +65,7 @@ class NoticeSender:
 
     def __init__(
         self,
-        server: "MailServer",
+        server: MailServer,
         policies: PolicySource,
         database: Database,
         *,

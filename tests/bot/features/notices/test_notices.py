@@ -19,9 +19,9 @@ from sqlalchemy import select
 
 from bot.audit import change_log, events
 from bot.db import break_glass, delegations, schedules, tables
-from bot.integrations.mail_server import MailServer
+from bot.features.notices.mail_server import MailServer
+from bot.features.notices.sender import NoticeSender
 from bot.integrations.safe_http import DeliveryError
-from bot.maintenance.notices import NoticeSender
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey

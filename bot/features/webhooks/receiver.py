@@ -14,9 +14,9 @@ from starlette.routing import Route
 from bot.api import errors, middleware
 from bot.audit import events, inbound_events, refusals
 from bot.db.database import Database, StoreUnavailable
-from bot.integrations import webhook_formats
-from bot.integrations.webhook_config import WebhookConfig, WebhookSource
-from bot.integrations.webhook_formats import InvalidBodyError, StaleEventError, WebhookEvent
+from bot.features.webhooks import formats as webhook_formats
+from bot.features.webhooks.config import WebhookConfig, WebhookSource
+from bot.features.webhooks.formats import InvalidBodyError, StaleEventError, WebhookEvent
 from bot.integrations.webhook_signature import SignatureError, check_signature
 from bot.policy import NoPolicyError, PolicySource
 
