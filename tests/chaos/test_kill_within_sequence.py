@@ -43,7 +43,7 @@ def test_rebuild_goes_on_after_a_part_that_a_kill_left_with_an_unknown_outcome(
         hold.write_text(f"{moment}\n")
         killed = processes.Process(target=killable_service.rebuild_notes, args=(directory, NAMES))
         killed.start()
-        wait_until(lambda: log.exists() and log.read_text() == f"{before}\n")
+        wait_until(lambda: log.exists() and log.read_text() == f"{before}\n", seconds=60)
         killed.kill()
         killed.join()
         second = processes.Process(target=killable_service.complete_all_runs, args=(directory,))
@@ -55,7 +55,7 @@ def test_rebuild_goes_on_after_a_part_that_a_kill_left_with_an_unknown_outcome(
         assert rebuild.waiting == Waiting(WaitingFor.OUTCOME, first_part.title)
         assert second_part.state is State.PENDING
         hold.unlink()
-        second.join(20)
+        second.join(60)
         assert second.exitcode == 0
         assert [run.state for run in _read_runs(directory)] == [State.SUCCEEDED] * 3
         wrote = [line for line in log.read_text().splitlines() if line != "held"]
