@@ -11,6 +11,7 @@ from sqlalchemy import update
 
 from bot.db import runs, tables
 from bot.db.database import Database
+from bot.features import load_hooks
 from bot.features.drift import rows as drift
 from bot.features.drift.actions import DriftActions
 from bot.features.drift.details import read_details
@@ -86,7 +87,8 @@ def web(sshd: Sshd, tmp_path: Path) -> Iterator[WebServer]:
     queue = ManualDispatcher()
     database = create_sqlite_database(tmp_path / "keyturn.db")
     with nginx:
-        yield WebServer(sshd, list_file, WorkflowContext(database, policies, fleet, queue), queue)
+        context = WorkflowContext(database, policies, fleet, queue, hooks=load_hooks())
+        yield WebServer(sshd, list_file, context, queue)
     fleet.close()
     database.close()
 
