@@ -13,7 +13,7 @@ from bot.api.schemas_in import InputModel, Text, Word
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError
 from bot.policy.explain import AreaEvaluation, Preview, PreviewQuestion, parse_preview_question
-from bot.queries.preview import preview_request, preview_without_database
+from bot.queries.preview import preview_request
 from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook
 
@@ -27,6 +27,9 @@ class AreaPreviewOut(schemas.OutputModel):
     hosts: Sequence[str]
     allowed: bool
     required_approvals: int
+    at_least: bool = Field(
+        description="Whether a rule depends on the plan: it may require more approvals, or refuse."
+    )
     approvals_from: str = Field(description="Who must give the approvals, in words.")
     approvers: Sequence[str]
     policy_notes: Sequence[str] = Field(description="The descriptions of the rules that apply.")
@@ -44,6 +47,7 @@ class AreaPreviewOut(schemas.OutputModel):
             hosts=area.hosts,
             allowed=evaluation.allowed,
             required_approvals=evaluation.required_approvals,
+            at_least=evaluation.is_lower_bound,
             approvals_from=evaluation.approvals_from,
             approvers=evaluation.approvers,
             policy_notes=evaluation.policy_notes,
@@ -59,6 +63,10 @@ class PreviewOut(schemas.OutputModel):
     person: str
     runbook: str
     allowed: bool
+    stop: str = Field(
+        description="Who stopped everything, and why: a request now ends without a command. Empty "
+        "if nothing is stopped."
+    )
     usual_wait_seconds: int | None = Field(
         description="How long approvals of such requests usually take; null if unknown."
     )
@@ -71,6 +79,7 @@ class PreviewOut(schemas.OutputModel):
             person=preview.person,
             runbook=preview.runbook,
             allowed=preview.allowed,
+            stop=preview.stop,
             usual_wait_seconds=None
             if preview.usual_wait is None
             else round(preview.usual_wait / 1_000_000),
@@ -117,10 +126,6 @@ def preview_own_request(
 def _build_preview(
     parts: ApiParts, caller: Caller, question: PreviewQuestion, *, person: str, subject: str
 ) -> PreviewOut:
-    preview = preview_without_database(
-        caller.policy, question, person=person, source="api", now=caller.received_at
-    )
-    if preview is None:
-        with parts.database.reading(caller.view_rights) as tx:
-            preview = preview_request(tx, caller.policy, question, person=person, source="api")
+    with parts.database.reading(caller.view_rights) as tx:
+        preview = preview_request(tx, caller.policy, question, person=person, source="api")
     return PreviewOut.from_preview(preview, subject=subject)

@@ -165,7 +165,6 @@ def _preview_request(
 ) -> "Preview":
     """Return the preview, also if there is no database yet."""
     from bot.policy.explain import evaluate_preview
-    from bot.queries.oncall import apply_duties
     from bot.queries.preview import preview_request
 
     if not environment.has_database():
@@ -173,5 +172,4 @@ def _preview_request(
             policy, question, person=person, source="cli", now=time.time_ns() // 1000
         )
     with environment.open_database() as database, database.reading() as tx:
-        on_duty = apply_duties(tx, policy)
-        return preview_request(tx, on_duty, question, person=person, source="cli", behalf=behalf)
+        return preview_request(tx, policy, question, person=person, source="cli", behalf=behalf)

@@ -428,7 +428,7 @@ def _plan(service: ServiceClient, body: Mapping[str, Any]) -> None:
     if run["state"] != "planned" or not is_interactive():
         sys.exit(get_run_exit_status(run))
     warn_of_irreversible_steps(run)
-    question = "Request approval?" if run["required_approvals"] else "Run it now?"
+    question = "Request approval?" if run["missing_approvals"] else "Run it now?"
     if click.confirm(question, err=True):
         _submit(service, run, wait_seconds=None)
 
@@ -449,7 +449,8 @@ def _submit_after_confirmation(
 def _submit(service: ServiceClient, run: Mapping[str, Any], *, wait_seconds: float | None) -> None:
     """Request what a plan shows, wait and print the run."""
     if run["frozen"]:
-        click.echo(escape_for_terminal(f"on hold after approval: {run['frozen']}"), err=True)
+        after = " after approval" if run["missing_approvals"] else ""
+        click.echo(escape_for_terminal(f"on hold{after}: {run['frozen']}"), err=True)
     service.post(build_path("runs", run["id"], "request"), {"digest": run["digest"]})
     wait_and_print_run(service, run["id"], wait_seconds=wait_seconds)
 

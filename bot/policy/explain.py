@@ -20,6 +20,9 @@ from runbooks import AnyRunbook
 from runbooks._catalogue import get_kind
 
 NO_APPROVER = "no one under the current policy"
+_LOWER_BOUND = (
+    "A rule depends on the redundancy that the plan leaves: it may require more, or refuse."
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +43,8 @@ class Evaluation:
     """Whether the person can view such runs of others."""
     requires_ticket: bool = False
     """Whether the request must name an approved change ticket."""
+    is_lower_bound: bool = False
+    """Whether the plan, which is not known yet, may make the rules require more or refuse."""
 
     def describe(self, *, usual_wait: int | None = None, subject: str = "You") -> list[str]:
         """Return the decision in sentences.
@@ -50,15 +55,21 @@ class Evaluation:
         """
         unseen = [] if self.can_view else [f"{subject} cannot view such runs of other people."]
         ticket = ["The request names an approved change ticket."] if self.requires_ticket else []
-        return [*self._describe_request(usual_wait), *ticket, *unseen]
+        bound = [_LOWER_BOUND] if self.is_lower_bound else []
+        return [*self._describe_request(usual_wait), *bound, *ticket, *unseen]
 
     def _describe_request(self, usual_wait: int | None) -> list[str]:
         if not self.allowed:
             reason = "; ".join(self.policy_notes) or NO_PERMIT
             return [f"Not allowed: {reason}"]
         if not self.required_approvals:
-            return ["Runs immediately, no approval needed.", *self.policy_notes]
+            known = "Runs immediately, no approval needed."
+            if self.is_lower_bound:
+                known = "Needs no approval, at least until its plan is known."
+            return [known, *self.policy_notes]
         approvals = format_approvals(self.required_approvals)
+        if self.is_lower_bound:
+            approvals = f"at least {approvals}"
         approvers = ", ".join(self.approvers) or NO_APPROVER
         usual: list[str] = []
         if usual_wait is not None and usual_wait >= SECOND:
@@ -101,6 +112,25 @@ def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
         can_view=can_view,
         requires_ticket=ruling.requires_ticket,
     )
+
+
+def _evaluate_with_plan(policy: Policy, request: PolicyRequest) -> Evaluation:
+    """Return the least that the policy requires, whatever redundancy the plan leaves."""
+    variants = [
+        evaluate_request(policy, replace(request, margin=margin))
+        for margin in policy.list_possible_margins()
+    ]
+    allowed = [one for one in variants if one.allowed]
+    if not allowed:
+        return variants[-1]
+    differ = any(one != variants[-1] for one in variants)
+    least = min(reversed(allowed), key=lambda one: one.required_approvals)
+    return replace(least, is_lower_bound=differ)
+
+
+def describe_ending_stop(stop: str) -> str:
+    """Return what becomes of a request while everything is stopped. stop: by whom and why."""
+    return f"{stop}. A request now ends without a command."
 
 
 def _can_view(policy: Policy, request: PolicyRequest) -> bool:
@@ -151,6 +181,8 @@ class AreaEvaluation:
     """The freeze that holds changes there now, in words; "" without one."""
     grant: str = ""
     """The standing grant that replaces the approval, in a sentence; "" without one."""
+    possible_grant: str = ""
+    """The standing grant that replaces the approval if the plan leaves enough redundancy."""
     request: PolicyRequest | None = None
     """The request that was evaluated."""
 
@@ -164,20 +196,17 @@ class Preview:
     areas: Sequence[AreaEvaluation]
     usual_wait: int | None = None
     """How long approvals usually take, in microseconds, if known."""
+    stop: str = ""
+    """Who stopped everything, and why; "" if nothing is stopped."""
 
     @property
     def allowed(self) -> bool:
         return all(answer.evaluation.allowed for answer in self.areas)
 
-    @property
-    def needs_no_approval(self) -> bool:
-        """Whether the request would run without any approval."""
-        return not any(
-            answer.evaluation.required_approvals and not answer.grant for answer in self.areas
-        )
-
     def describe(self, *, subject: str = "You") -> list[str]:
         """Return the preview in sentences. subject: the person's name, or `You`."""
+        if self.stop:
+            return [describe_ending_stop(self.stop)]
         sentences: list[str] = []
         for area in self.areas:
             lead = f"On {', '.join(area.hosts)} ({area.area}): "
@@ -192,6 +221,7 @@ class Preview:
             "person": self.person,
             "runbook": self.runbook,
             "allowed": self.allowed,
+            "stop": self.stop,
             "usual_wait_seconds": None
             if self.usual_wait is None
             else round(self.usual_wait / SECOND),
@@ -269,22 +299,14 @@ def evaluate_preview(
     person: str,
     source: str,
     now: int,
-    is_first_success: bool = True,
-    is_review_overdue: bool = False,
 ) -> Preview:
     """Evaluate the requests that the question takes: one for a check, else one for each area.
 
-    Args:
-        is_first_success: Whether the runbook has never succeeded for this person.
-        is_review_overdue: Whether no one reviewed an earlier run of this person in time.
+    It is for an installation without a database, where nothing is granted or stopped.
     """
     runbook = question.runbook
-    areas: dict[str, list[str]] = {}
-    for host in question.hosts:
-        area = "" if get_kind(runbook) == "check" else policy.get_area(host).name
-        areas.setdefault(area, []).append(host)
     answers = [
-        _evaluate_area(
+        evaluate_area(
             policy,
             PolicyRequest(
                 runbook=runbook.words,
@@ -292,26 +314,40 @@ def evaluate_preview(
                 host=hosts[0],
                 source=source,
                 requested_by=person,
-                reversible=get_kind(runbook) == "check" or bool(runbook.undo),
                 hosts=tuple(hosts) if len(hosts) > 1 else (),
                 now=now,
-                is_first_success=is_first_success,
-                is_review_overdue=is_review_overdue,
                 agent=question.agent,
             ),
+            can_be_undone=bool(runbook.undo),
         )
-        for hosts in areas.values()
+        for hosts in group_hosts(policy, question)
     ]
     return Preview(person, runbook.words, answers)
 
 
-def _evaluate_area(policy: Policy, request: PolicyRequest) -> AreaEvaluation:
+def group_hosts(policy: Policy, question: PreviewQuestion) -> list[list[str]]:
+    """Return the hosts of each request that the question takes."""
+    areas: dict[str, list[str]] = {}
+    for host in question.hosts:
+        area = "" if get_kind(question.runbook) == "check" else policy.get_area(host).name
+        areas.setdefault(area, []).append(host)
+    return [*areas.values()]
+
+
+def evaluate_area(
+    policy: Policy, request: PolicyRequest, *, can_be_undone: bool
+) -> AreaEvaluation:
+    """Evaluate a request as it is made, without a plan, and as far as is known with its plan.
+
+    can_be_undone: whether the steps of the runbook usually have an undo.
+    """
     hosts = request.hosts or (request.host,)
     area = policy.join_area_titles(sorted({policy.get_area(host).name for host in hosts}))
-    evaluation = evaluate_request(policy, request)
     if request.kind == "check":
-        return AreaEvaluation(area, hosts, evaluation, request=request)
-    irreversible = evaluate_request(policy, replace(request, reversible=False))
+        return AreaEvaluation(area, hosts, evaluate_request(policy, request), request=request)
+    request = replace(request, reversible=can_be_undone)
+    evaluation = _evaluate_with_plan(policy, request)
+    irreversible = _evaluate_with_plan(policy, replace(request, reversible=False))
     differs = replace(irreversible, reversible=True) != evaluation
     return AreaEvaluation(
         area,
@@ -325,11 +361,18 @@ def _evaluate_area(policy: Policy, request: PolicyRequest) -> AreaEvaluation:
 
 def _describe_area(area: AreaEvaluation, *, subject: str, usual_wait: int | None) -> list[str]:
     sentences = area.evaluation.describe(usual_wait=usual_wait, subject=subject)
+    is_held = area.freeze and area.evaluation.allowed
     if area.grant:
         sentences = [area.grant]
+    elif area.possible_grant:
+        sentences.append(area.possible_grant)
+    elif is_held and not area.evaluation.required_approvals:
+        sentences[0] = "Needs no approval."
+        if area.evaluation.is_lower_bound:
+            sentences[0] = "Needs no approval, at least until its plan is known."
     if area.if_irreversible is not None:
         first = area.if_irreversible.describe(subject=subject)[0]
         sentences.append(f"If a step is irreversible: {first[:1].lower()}{first[1:]}")
-    if area.freeze and area.evaluation.allowed:
+    if is_held:
         sentences.append(f"Currently on hold: {area.freeze}.")
     return sentences

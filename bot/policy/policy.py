@@ -535,6 +535,16 @@ class Policy:
             )
         return approval
 
+    def list_possible_margins(self) -> Sequence[int]:
+        """Return the margins that a plan can leave, as far as a rule depends on them.
+
+        The last is that of a plan that takes down no leg.
+        """
+        if "margin" not in self.mentions or not self.trees:
+            return [NO_LIMIT]
+        most = max(len(analysis.events) for analysis in self.trees.values())
+        return [*range(most + 1), NO_LIMIT]
+
     def is_forbidden(self, person: str, action: str, request: PolicyRequest) -> bool:
         """Return whether a rule forbids it, as opposed to no rule permitting it."""
         requests = [

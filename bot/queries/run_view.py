@@ -22,7 +22,7 @@ from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepRecord
 from bot.model.run_states import StatusDisplay, get_child_run_display, get_run_display
 from bot.model.text import format_count
 from bot.policy import Person, Policy, PolicyRequest
-from bot.policy.explain import NO_APPROVER
+from bot.policy.explain import NO_APPROVER, describe_ending_stop
 from bot.queries.approval_count import ApprovalCount, count_approvals, is_decision_complete
 from bot.queries.break_glass_rules import can_review, get_break_glass_refusal
 from bot.queries.compare import find_previous_run
@@ -45,6 +45,7 @@ from bot.queries.questions import (
 )
 from bot.queries.schedule_details import ScheduleDetails, get_schedule_details
 from bot.queries.second_factor import get_shown_factor
+from bot.queries.standing_grants import find_grant
 from bot.queries.stop_reasons import describe_active_stop
 
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
@@ -108,13 +109,16 @@ class RunView:
     approvals_from: str = ""
     """The groups whose approval it takes, in words: `the owners of the edge`."""
     missing_approvals: int = 0
-    """How many more approvals it takes, and at least so many while it has no plan."""
+    """How many more approvals it takes, and at least so many while it has no plan. Of a plan that
+    is not requested, a standing grant replaces them."""
     approvers: Sequence[Person] = ()
     """Everyone whose approval would count."""
     delegates: Sequence[tuple[Person, Person]] = ()
     """Who else could approve, and on behalf of whom."""
     grant: tuple[Grant, int] | None = None
     """The standing grant that replaces the approvals, and how many runs it has left this hour."""
+    may_need_more: bool = False
+    """Whether a rule depends on the redundancy that the gate finds when the plan starts."""
     requires_second_factor: bool = False
     schedule: ScheduleDetails | None = None
     """What is approved, of a request for a schedule."""
@@ -173,33 +177,30 @@ class RunView:
         return max(self.run.required_approvals - self.missing_approvals, 0)
 
     @property
-    def needed_approvals(self) -> int:
-        """How many approvals a plan needs once it is requested. A grant replaces them."""
-        return self.missing_approvals if self.run.required_approvals else 0
-
-    @property
     def forecast(self) -> str:
         """What becomes of a plan if it is requested now; empty for a run that was requested."""
         if self.run.state is not State.PLANNED:
             return ""
         if self.active_stop:
-            return f"{self.active_stop}. A request now ends without a command."
-        if self.needed_approvals:
+            return describe_ending_stop(self.active_stop)
+        if self.missing_approvals:
             names = ", ".join(self.approver_names) or NO_APPROVER
-            needed = format_count(self.needed_approvals, "approval")
+            needed = format_count(self.missing_approvals, "approval")
+            needed = f"at least {needed}" if self.may_need_more else needed
             held = f" {self.hold_notice}" if self.hold_notice else ""
             return f"It needs {needed} from {self.approvals_from}: {names}.{held}"
+        none = "no approval, at least until it starts" if self.may_need_more else "no approval"
         if self.freeze_after_approval and not self.schedule:
-            return f"It needs no approval, but a freeze holds it: {self.freeze_after_approval}."
+            return f"It needs {none}, but a freeze holds it: {self.freeze_after_approval}."
         starts = "the schedule starts" if self.schedule else "it runs"
-        return f"It needs no approval: {starts} as soon as you request it."
+        return f"It needs {none}: {starts} as soon as you request it."
 
     @property
     def hold_notice(self) -> str:
         """Which freeze holds the run once it is approved or requested; empty if none does."""
         if not self.freeze_after_approval:
             return ""
-        is_approved = self.run.state is State.PLANNED and not self.needed_approvals
+        is_approved = self.run.state is State.PLANNED and not self.missing_approvals
         after = "it is requested" if is_approved else "approval"
         return f"After {after} the run stays on hold: {self.freeze_after_approval}."
 
@@ -283,6 +284,8 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
     is_open = run.state in STATES_BEFORE_INTENT
     known = run.host in policy.inventory.hosts
     missing = counted.missing_approvals if is_open else 0
+    if run.state is State.PLANNED and find_grant(tx, policy, run, request, ruling)[0] is not None:
+        missing = 0
     view = replace(
         view,
         approvals_from=policy.describe_approver_groups(ruling.requirements)
@@ -292,6 +295,7 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
         missing_approvals=max(missing, 1) if run.state is State.PENDING else missing,
         approvers=policy.list_approvers(request, ruling) if is_open else (),
         delegates=_list_delegates(tx, policy, counted) if is_open else (),
+        may_need_more="margin" in policy.mentions and bool(run.plan and run.plan.takes_down),
         requires_second_factor=ruling.requires_second_factor,
         freeze_after_approval=get_freeze_after_approval(policy, run, now=tx.now),
         expiry_before_freeze_ends=describe_expiry_before_freeze_ends(policy, run, now=tx.now),

@@ -158,26 +158,14 @@ def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
         blocks.append(render_schedule(run_view.view.schedule))
     if run.plan:
         blocks += render_plan(run.plan, (), state_label=run_view.view.plan_state_label)
-    blocks.append(paragraph(bold(_describe_approvals(run_view))))
-    facts = [*run.policy_notes]
-    if run_view.view.freeze_after_approval:
-        facts.append(f"On hold: {run_view.view.freeze_after_approval}")
-    if facts:
-        blocks.append(context(*(escape_mrkdwn(fact) for fact in facts[:10])))
+    blocks.append(paragraph(bold(run_view.view.forecast)))
+    if run.policy_notes:
+        blocks.append(context(*(escape_mrkdwn(note) for note in run.policy_notes[:10])))
     if run.plan and not can_show_plan(run.plan):
         blocks.append(render_page_hint(run_view, f"{TOO_LONG} Request it on"))
     until = f" · valid until {format_date(run.expires_at)}" if run.expires_at else ""
     blocks.append(context(f"Not requested yet · plan {run.short_digest}{until}"))
     return blocks
-
-
-def _describe_approvals(run_view: SlackRunView) -> str:
-    run = run_view.run
-    if not run.required_approvals:
-        return "Needs no approval."
-    people = ", ".join(one.name for one in run_view.approvers[:10]) or "no one can approve"
-    source = f" from {run_view.view.approvals_from}" if run_view.view.approvals_from else ""
-    return f"Needs {format_count(run.required_approvals, 'approval')}{source}: {people}"
 
 
 # By action: the verb, the label of the text, and who reads it.

@@ -41,7 +41,7 @@ _action = partial(add_action, router, page="/stop", render=_render_page)
 
 @_action("")
 def stop_everything(visit: Visit) -> str:
-    """Stop every run and hold every request."""
+    """Stop every run, and end every request until another person resumes."""
     visit.service.stop_everything(person=visit.person, reason=visit.reason, session=visit.session)
     return "/stop?done=stopped"
 

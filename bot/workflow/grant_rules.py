@@ -13,6 +13,7 @@ from bot.db.grants import Grant
 from bot.model.run import Run
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.grants import get_grant_obstacle
+from bot.queries.standing_grants import find_grant
 
 
 def choose_grant(
@@ -23,19 +24,7 @@ def choose_grant(
     The grant is locked until this transaction ends. Call this before writing to the log: a
     transaction that holds the log must not wait for other locks.
     """
-    exhausted: list[str] = []
-    if not ruling.allowed or not ruling.required_approvals:
-        return None, ""
-    for candidate in grants.list_active_grants(tx, person=run.requested_by, words=run.runbook):
-        grant = grants.lock_grant(tx, candidate.id)
-        if not grant.holds(tx.now) or not grant.covers(run) or not is_grant_logged(tx, grant):
-            continue
-        if get_grant_obstacle(policy, request, ruling, grant.granted_by):
-            continue
-        if grants.count_taken(tx, grant.id, except_run=run.id) < grant.per_hour:
-            return grant, ""
-        exhausted.append(f"Grant {grant.id} has reached its limit of {grant.per_hour} this hour.")
-    return None, " ".join(exhausted)
+    return find_grant(tx, policy, run, request, ruling, read_grant=grants.lock_grant)
 
 
 def get_grant_refusal(

@@ -14,6 +14,7 @@ from bot.model.grant_words import NewGrant
 from bot.model.run import Run, State
 from bot.model.run_states import is_on_hold
 from bot.policy.freezes import FreezeList
+from bot.queries import standing_grants
 from bot.workflow import grant_rules
 from tests.bot.harness import WEB, Harness
 from tests.toy import BreakSwitch, SetAll, SetSwitch
@@ -413,7 +414,8 @@ def test_without_the_log_check_an_altered_standing_grant_lets_a_run_start(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""
-    monkeypatch.setattr(grant_rules, "is_grant_logged", _accept_grant)
+    for module in (grant_rules, standing_grants):
+        monkeypatch.setattr(module, "is_grant_logged", _accept_grant)
     grant(harness, per_hour=1)
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.standing_grant).values(per_hour=100))

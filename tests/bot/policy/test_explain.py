@@ -6,12 +6,11 @@ import pytest
 
 from bot.db import stats
 from bot.policy import PolicyRequest
-from bot.policy.explain import Evaluation, PreviewQuestion, evaluate_request, format_wait
-from bot.queries.preview import preview_request, preview_without_database
+from bot.policy.explain import Evaluation, evaluate_request, format_wait
 from tests.bot.harness import Harness
 from tests.bot.restricted_view import restricted_rules
 from tests.policies import write_policy
-from tests.toy import SetSwitch, ShowSwitches
+from tests.toy import SetSwitch
 
 
 def _explain_ruling(tmp_path: Path, person: str, kind: str, *, reversible: bool = True) -> str:
@@ -59,43 +58,6 @@ def test_usual_wait_is_computed_from_past_approvals(harness: Harness):
 def test_usual_wait_below_a_second_is_not_described(wait: int, text: list[str]):
     _, *rest = Evaluation(allowed=True, required_approvals=1).describe(usual_wait=wait)
     assert rest == text
-
-
-def test_preview_of_a_check_without_approval_needs_no_database(harness: Harness):
-    policy = harness.policies.get_policy()
-    asked = {"person": "dora", "source": "api"}
-    with harness.database.reading() as tx:
-        seen = preview_without_database(
-            policy, PreviewQuestion(ShowSwitches, ["lb1"]), now=tx.now, **asked
-        )
-        assert seen == preview_request(tx, policy, PreviewQuestion(ShowSwitches, ["lb1"]), **asked)
-        assert seen is not None
-        assert (
-            preview_without_database(
-                policy, PreviewQuestion(SetSwitch, ["lb1"]), now=tx.now, **asked
-            )
-            is None
-        )
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        'permit (principal, action == Action::"request", resource) when { context.first_time };',
-        '@approvals("1") @from("owners")\n'
-        'permit (principal, action == Action::"request", resource)'
-        ' when { context.kind == "check" };',
-    ],
-)
-def test_preview_that_depends_on_past_runs_needs_the_database(harness: Harness, rule: str):
-    rules = harness.policies.path / "policy.cedar"
-    text = rules.read_text().replace('@id("checks need no approval")', '@id("checks were free")')
-    free = text.index('@id("checks were free")')
-    end = text.index(";", free) + 1
-    rules.write_text(text[:free] + f'@id("looked up")\n{rule}' + text[end:])
-    policy = harness.policies.get_policy()
-    meant = PreviewQuestion(ShowSwitches, ["lb1"])
-    assert preview_without_database(policy, meant, person="dora", source="api", now=0) is None
 
 
 @pytest.mark.parametrize(

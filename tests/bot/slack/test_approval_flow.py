@@ -312,7 +312,7 @@ async def test_plan_command_shows_the_plan_to_its_requester_who_requests_it_by_b
     await chat.type("plan toy set lb1 lamp on")
     [plan] = chat.slack.posted
     assert plan.seen_by == "U0DORA"
-    for expected in ("set lamp on", "set lamp off", "Needs 1 approval from the owners"):
+    for expected in ("set lamp on", "set lamp off", "It needs 1 approval from the owners"):
         assert expected in plan.words
     # The host changes: the plan is computed again, and nothing is requested.
     with chat.harness.database.transaction() as tx:

@@ -153,7 +153,7 @@ async def test_submitted_form_plans_and_requests_the_run(chat: Chat):
     assert answer.json["response_action"] == "update"
     assert "Reading lb1" in str(answer.json["view"])
     assert (chat.run().state, chat.slack.posted) == (State.PLANNED, [])
-    for expected in ("not lit", "1. Light it", "set lamp on", "Needs 1 approval from the own"):
+    for expected in ("not lit", "1. Light it", "set lamp on", "It needs 1 approval from the own"):
         assert expected in shown.words
     assert shown.view["submit"]["text"] == "Request approval"
     answer = await shown.submit(because="it is “dark”\nhere")
