@@ -540,7 +540,11 @@ class Policy:
 
         The last is that of a plan that takes down no leg.
         """
-        if "margin" not in self.mentions or not self.trees:
+        legs = [
+            sum(event.leg is not None for event in analysis.events)
+            for analysis in self.trees.values()
+        ]
+        if "margin" not in self.mentions or not any(legs):
             return [NO_LIMIT]
         most = max(len(analysis.events) for analysis in self.trees.values())
         return [*range(most + 1), NO_LIMIT]
