@@ -23,7 +23,6 @@ from bot.cli.environment import (
 from bot.cli.history import COMMANDS as HISTORY
 from bot.cli.hosts import COMMANDS as HOSTS
 from bot.cli.inventory import inventory_commands, print_sudoers
-from bot.cli.mcp import bridge_mcp
 from bot.cli.options import json_option
 from bot.cli.own_runbooks import runbook_commands
 from bot.cli.policy import policy_commands
@@ -150,7 +149,6 @@ for command in (
     token_commands,
     agent_commands,
     runbook_commands,
-    bridge_mcp,
     *SETUP,
     *DELEGATIONS,
     *STOPS,

@@ -24,9 +24,6 @@ from starlette.routing import Route
 from bot import features, observability
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
-from bot.api.mcp.deps import McpParts
-from bot.api.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
-from bot.api.mcp.server import is_installed as is_mcp_installed
 from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.audit import checkpoints, followed_log, verification
 from bot.audit.spool import Spool
@@ -472,8 +469,6 @@ class Keyturn:
     senders: Sequence[DeliverySender] = ()
     parts: Sequence[ServerPart] = ()
     """Of the features."""
-    mcp: McpEndpoint | None = None
-    """Serves agents, where the extra for that is installed."""
 
 
 def build_service(
@@ -509,7 +504,7 @@ def build_service(
         len(foundation.connector.list_recent_drops())
     )
     parts = features.build_server_parts(
-        ServerContext(settings, database, active_policy, redactor, features.load_digest())
+        ServerContext(settings, database, active_policy, service, redactor, features.load_digest())
     )
     for part in parts:
         health_checks |= part.health_checks
@@ -557,9 +552,6 @@ def build_service(
     )
     asgi.router.routes.append(Route("/metrics", build_metrics_endpoint(api_parts, gauges)))
     asgi.mount("/api/v1", build_api(api_parts))
-    mcp = _build_mcp_endpoint(foundation)
-    if mcp is not None:
-        asgi.router.routes += [Route(path, mcp) for path in (MCP_PATH, METADATA_PATH)]
     asgi.mount("/", pages)
     keyturn = Keyturn(
         settings,
@@ -575,24 +567,9 @@ def build_service(
         foundation.contacts,
         connections,
         [TicketNotes(database, foundation.policies, settings.address)],
-        mcp=mcp,
         parts=parts,
     )
     return keyturn
-
-
-def _build_mcp_endpoint(foundation: Foundation) -> McpEndpoint | None:
-    """Return what serves agents; None if the extra `keyturn[mcp]` is not installed."""
-    if not is_mcp_installed():
-        return None
-    return McpEndpoint(
-        McpParts(
-            foundation.service,
-            foundation.database,
-            foundation.active_policy,
-            foundation.settings.address,
-        )
-    )
 
 
 def _create_service_health(
@@ -685,8 +662,6 @@ async def _run_lifespan(keyturn: Keyturn) -> AsyncGenerator[None]:
         tasks.append(asyncio.create_task(keyturn.chat.run()))
     tasks += [asyncio.create_task(sender.run()) for sender in keyturn.senders]
     tasks += [asyncio.create_task(run()) for part in keyturn.parts for run in part.tasks]
-    if keyturn.mcp is not None:
-        tasks.append(asyncio.create_task(keyturn.mcp.run()))
     try:
         yield
     finally:

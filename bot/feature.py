@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from bot.model.redaction import Redactor
     from bot.policy import PolicySource
     from bot.queries.digest import DigestSection
+    from bot.service import KeyturnService
     from bot.settings import Settings
     from bot.slack.features import ChatWords
     from bot.slack.run_notices import BuildNotice
@@ -34,6 +35,7 @@ class ServerContext:
     database: "Database"
     policies: "PolicySource"
     """The policy without banned people."""
+    service: "KeyturnService"
     redactor: "Redactor"
     digest: "Sequence[DigestSection]"
     """Of all features."""

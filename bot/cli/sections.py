@@ -34,7 +34,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Schedules": ("schedule", "calendar", "freeze"),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
     "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token"),
-    "Agents": ("agent", "mcp"),
+    "Agents": ("agent",),
     "Audit and backup": ("changelog", "backup", "restore", "db"),
     "Server": (
         *("init", "inventory", "sudoers", "manifest", "doctor", "serve", "worker", "completion"),

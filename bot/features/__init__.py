@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bot.feature import Feature, ServerContext, ServerPart
-from bot.features import drift, erasure, notices, wait_report, webhooks
+from bot.features import drift, erasure, mcp, notices, wait_report, webhooks
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FEATURES: Sequence[Feature] = (
     drift.FEATURE,
     erasure.FEATURE,
+    mcp.FEATURE,
     notices.FEATURE,
     wait_report.FEATURE,
     webhooks.FEATURE,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bot.api.mcp.results import RunResult
 from bot.cli.formatting import format_run_details
 from bot.db import runs
 from bot.db.database import Transaction
 from bot.db.home_queue import Home
 from bot.db.runs import NoSuchRun
+from bot.features.mcp.results import RunResult
 from bot.model.run import State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries import compare

@@ -13,9 +13,9 @@ import pytest
 from click.testing import CliRunner
 
 from bot.__main__ import main
-from bot.api.mcp.server import MCP_PATH, METADATA_PATH
 from bot.audit import change_log
 from bot.db.tables import delivery
+from bot.features.mcp.server import MCP_PATH, METADATA_PATH
 from bot.integrations.webhook_signature import build_signature_headers
 from bot.model.run import RequestOrigin
 from bot.slack.changed_command import answer_changed_command
@@ -94,7 +94,7 @@ def test_mcp_endpoint_for_agents_is_served_beside_the_web_pages(service: Service
 def test_mcp_endpoint_is_missing_when_the_mcp_library_is_not_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bot.app.is_mcp_installed", lambda: False)
+    monkeypatch.setattr("bot.features.mcp.server.is_installed", lambda: False)
     sample_company.create_policy(tmp_path / "policy")
     with Service(tmp_path, slack="") as service:
         assert httpx2.get(f"{service.address}{METADATA_PATH}").status_code == 404

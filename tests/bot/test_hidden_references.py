@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bot.api.mcp.results import RunResult
 from bot.audit import change_log
 from bot.db import break_glass, locks, outbox, tables
 from bot.db import redundancy as rows
+from bot.features.mcp.results import RunResult
 from bot.model.references import refer_to_run, show_references
 from bot.model.run import Run, State
 from bot.model.sequence import UndoSelection

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.model.signing import load_signing_key
 from tests.agents import get_rules_for_agents
-from tests.bot.api.mcp.conftest import serve
 from tests.bot.databases import create_sqlite_database
+from tests.bot.features.mcp.conftest import serve
 from tests.bot.harness import Harness, open_harness
 
 

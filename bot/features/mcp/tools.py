@@ -16,8 +16,11 @@ from mcp_types import CLIENT_INFO_META_KEY, ToolAnnotations
 from pydantic import Field
 
 from bot import observability
-from bot.api.mcp.deps import AgentCaller, McpParts, find_caller
-from bot.api.mcp.results import (
+from bot.audit import timeline
+from bot.db import runs
+from bot.db.runs import NoSuchRun
+from bot.features.mcp.deps import AgentCaller, McpParts, find_caller
+from bot.features.mcp.results import (
     ChangeList,
     ChangeResult,
     RunbookDetails,
@@ -27,9 +30,6 @@ from bot.api.mcp.results import (
     UntrustedText,
     fence_text,
 )
-from bot.audit import timeline
-from bot.db import runs
-from bot.db.runs import NoSuchRun
 from bot.model import request_form, times
 from bot.model.run import Run, is_at_rest
 from bot.model.runbook_info import list_runbook_info

@@ -17,8 +17,8 @@ from mcp_types import CallToolResult
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from bot.api.mcp.deps import McpParts
-from bot.api.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
+from bot.features.mcp.deps import McpParts
+from bot.features.mcp.server import MCP_PATH, METADATA_PATH, McpEndpoint
 from bot.queries.banned_people import PolicyWithoutBanned
 from connectors.command import Query, QueryRunner, Shell
 from runbooks import Check, Host, Report, load_catalogue

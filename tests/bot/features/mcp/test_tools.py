@@ -8,15 +8,15 @@ import httpx2
 import pytest
 from mcp import Client
 
-from bot.api.mcp.deps import McpParts, find_caller
-from bot.api.mcp.results import MAX_TEXT, UntrustedText
 from bot.audit import change_log
 from bot.db import runs
+from bot.features.mcp.deps import McpParts, find_caller
+from bot.features.mcp.results import MAX_TEXT, UntrustedText
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from tests.agents import AGENT_RULES, TRIAGE, add_agent, get_rules_for_agents
-from tests.bot.api.mcp.conftest import ERAS, Door, serve
 from tests.bot.databases import create_sqlite_database
+from tests.bot.features.mcp.conftest import ERAS, Door, serve
 from tests.bot.harness import open_harness
 from tests.policies import get_starter_rules
 

@@ -9,8 +9,11 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from bot.api.mcp.deps import McpParts, find_caller
+from starlette.routing import Route
+
 from bot.auth.tokens import AGENT_SCOPE
+from bot.feature import ServerContext, ServerPart
+from bot.features.mcp.deps import McpParts, find_caller
 
 if TYPE_CHECKING:
     from mcp.server.auth.provider import AccessToken
@@ -78,13 +81,24 @@ class AgentTokenVerifier:
         )
 
 
+def build_server_part(context: ServerContext) -> ServerPart:
+    """Return the endpoint and its addresses; nothing if the extra is not installed."""
+    if not is_installed():
+        return ServerPart()
+    endpoint = McpEndpoint(
+        McpParts(context.service, context.database, context.policies, context.settings.address)
+    )
+    routes = [Route(path, endpoint) for path in (MCP_PATH, METADATA_PATH)]
+    return ServerPart(tasks=[endpoint.run], routes=routes)
+
+
 def build_server(parts: McpParts) -> "MCPServer":
     """Return the server with its tools."""
     from mcp.server.auth.settings import AuthSettings
     from mcp.server.mcpserver import MCPServer
     from pydantic import AnyHttpUrl
 
-    from bot.api.mcp.tools import AgentTools
+    from bot.features.mcp.tools import AgentTools
 
     server = MCPServer(
         "keyturn",

@@ -1,1 +1,0 @@
-"""MCP: requests of agents over the Model Context Protocol, at /mcp."""
