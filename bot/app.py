@@ -524,6 +524,7 @@ def build_service(
             list_check_results=service_health.list_results,
             pages=features.load_pages(),
             identity_provider=build_oidc_provider(settings),
+            has_slack=has_slack,
         )
     )
     asgi = Starlette(

@@ -53,11 +53,20 @@ class WebDependencies:
     """The pages of features."""
     identity_provider: IdentityProvider | None = None
     """OpenID Connect provider for sign-in, if there is one."""
+    has_slack: bool = True
+    """Whether people can get a sign-in link in Slack."""
 
     @property
     def provider_name(self) -> str:
         """Name of the identity provider; "" if there is none."""
         return self.identity_provider.registration.name if self.identity_provider else ""
+
+    @property
+    def new_link_hint(self) -> str:
+        """How to get a sign-in link, as a sentence."""
+        if self.has_slack:
+            return "Type /keyturn web in Slack for a new one."
+        return "Ask an administrator: on the server, `keyturn sign-in PERSON` prints a new one."
 
     @property
     def origin(self) -> str:

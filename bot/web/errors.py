@@ -25,7 +25,7 @@ _ERROR_MESSAGES: Mapping[int, tuple[str, str]] = {
     405: ("Method not allowed", "This address does not accept this kind of request."),
     408: ("Request timeout", "The request arrived too slowly. Try again."),
     409: ("Conflict", "It has changed since you opened the page. Open it again."),
-    410: ("Link expired", "Type /keyturn web in Slack for a new link."),
+    410: ("Link expired", "Get a new link to sign in."),
     413: ("Request too large", middleware.TOO_LARGE),
     422: ("Invalid input", "A field has an invalid value. Go back and correct it."),
     500: ("Internal error", "The details are in the log of the service. Try again later."),
@@ -44,15 +44,17 @@ def render_refusal(request: Request, status: int, message: str = "") -> HTMLResp
 def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
     """Register a response for every exception that a page may raise."""
 
-    def handle_not_signed_in(request: Request, error: Exception) -> Response:
-        target_page = redirects.get_requested_page(request)
+    async def handle_not_signed_in(request: Request, error: Exception) -> Response:
+        target_page = await redirects.get_requested_page(request)
         response = render_page(
             request,
             "signed_out.html",
             status=401,
             message=str(error),
             provider=deps.provider_name,
+            has_slack=deps.has_slack,
             target_page=target_page,
+            is_form=request.method == "POST",
         )
         redirects.store_target_page(request, response, deps, target_page)
         # A page that was opened before the person signed in again must not end the new session.

@@ -6,6 +6,8 @@ from typing import Annotated
 from fastapi import Depends, HTTPException, Request
 
 _MAX_FIELDS = 20
+# Of a field for hosts.
+MAX_HOSTS_LENGTH = 300
 
 
 async def _read_form(request: Request) -> Mapping[str, str]:

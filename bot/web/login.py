@@ -33,6 +33,7 @@ def show_sign_in(
         "sign_in.html",
         target_page=_get_target_page(request, deps, to),
         name=known.name if known else "",
+        new_link_hint=deps.new_link_hint,
     )
 
 
@@ -53,7 +54,7 @@ def sign_in_by_link(
     if session is None:
         raise HTTPException(
             410,
-            "A sign-in link works once, for 10 minutes. Type /keyturn web in Slack for a new one.",
+            f"A sign-in link works once, for 10 minutes. {deps.new_link_hint}",
         )
     return _redirect_signed_in(request, deps, session, _get_target_page(request, deps, to))
 
@@ -80,6 +81,7 @@ def sign_out(request: Request, deps: WebDeps) -> Response:
         "signed_out.html",
         message="You are signed out.",
         provider=deps.provider_name,
+        has_slack=deps.has_slack,
         target_page="/",
     )
     errors.delete_session_cookie(response, deps)

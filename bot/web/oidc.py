@@ -19,7 +19,7 @@ from bot.web.deps import WebDependencies, WebDeps
 from bot.web.id_token import InvalidIdTokenError, find_person_of_claims, format_account_entry
 from bot.web.login import begin_session_of_person
 from bot.web.provider import IdentityProvider, ProviderError, derive_value
-from bot.web.redirects import TargetPageQuery, decode_page, encode_page
+from bot.web.redirects import TargetPageQuery, decode_page, encode_page, read_target_page
 from bot.web.templating import render_page
 
 router = APIRouter(prefix="/oidc")
@@ -60,7 +60,9 @@ def redirect_to_provider(
             secret, redirect_uri=deps.base_url + CALLBACK_PATH
         )
     except ProviderError as error:
-        return _render_failure(request, provider, _build_unavailable_error(provider, error))
+        return _render_failure(
+            request, provider, _build_unavailable_error(provider, error), target_page
+        )
     response = RedirectResponse(address, 303)
     response.set_cookie(
         _get_cookie_name(deps),
@@ -91,7 +93,7 @@ def handle_callback(
         claims = _fetch_claims(deps, provider, attempt, code=code, error=error, iss=iss)
         response = _sign_in_person(request, deps, provider, claims, attempt.target_page)
     except _SignInError as sign_in_error:
-        response = _render_failure(request, provider, sign_in_error)
+        response = _render_failure(request, provider, sign_in_error, attempt.target_page)
     response.delete_cookie(_get_cookie_name(deps), **deps.cookie_flags)
     return response
 
@@ -179,13 +181,18 @@ def _get_provider(deps: WebDependencies) -> IdentityProvider:
     return deps.identity_provider
 
 
-def _render_failure(request: Request, provider: IdentityProvider, error: _SignInError) -> Response:
+def _render_failure(
+    request: Request, provider: IdentityProvider, error: _SignInError, target_page: str = ""
+) -> Response:
+    deps: WebDependencies = request.app.state.deps
     return render_page(
         request,
         "not_signed_in.html",
         status=error.status,
         message=str(error),
         provider=provider.registration.name,
+        has_slack=deps.has_slack,
+        target_page=target_page or read_target_page(request, deps),
     )
 
 

@@ -4,6 +4,7 @@ import base64
 import binascii
 import re
 from typing import Annotated
+from urllib.parse import urlencode
 
 from fastapi import Query, Request, Response
 
@@ -31,11 +32,33 @@ def get_safe_page(url: str) -> str:
     return url if len(url) <= MAX_LENGTH and _PAGE_PATTERN.fullmatch(url) else "/"
 
 
-def get_requested_page(request: Request) -> str:
-    """Return the requested address, with its query string if that is safe to keep."""
+async def get_requested_page(request: Request) -> str:
+    """Return the requested address, with its query string if that is safe to keep.
+
+    Of a form that was sent, it is the page of the form; a request form is filled in as it was.
+    """
     path, query = request.url.path, request.url.query
-    full_url = get_safe_page(f"{path}?{query}") if query and request.method == "GET" else "/"
+    if request.method == "POST":
+        return await _get_page_of_form(request)
+    full_url = get_safe_page(f"{path}?{query}") if query else "/"
     return full_url if full_url != "/" else get_safe_page(path)
+
+
+async def _get_page_of_form(request: Request) -> str:
+    path = request.url.path
+    if path == "/runbooks":
+        async with request.form(max_files=0) as form:
+            typed = {
+                name.removeprefix("field-"): value
+                for name, value in form.items()
+                if isinstance(value, str) and value
+            }
+        page = get_safe_page(f"/runbooks/form?{urlencode(typed)}")
+        return page if page != "/" else path
+    # The forms of a page are sent to addresses below it: /runs/7/deny.
+    while path and get_safe_page(path) == "/":
+        path = path.rpartition("/")[0]
+    return get_safe_page(path)
 
 
 def store_target_page(

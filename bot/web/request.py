@@ -17,6 +17,7 @@ from bot.policy.explain import PreviewQuestion, parse_preview_question
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
 from bot.web.auth import User
+from bot.web.form_values import MAX_HOSTS_LENGTH
 from bot.web.visit import Visit, VisitOfPage
 from connectors.errors import DomainError
 from runbooks import AnyRunbook, load_catalogue
@@ -29,8 +30,9 @@ _FIELD_PREFIX = "field-"
 TextQuery = Annotated[str, Query(max_length=100)]
 TicketQuery = Annotated[str, Query(max_length=MAX_KEY_LENGTH)]
 ReasonQuery = Annotated[str, Query(max_length=1000)]
-HostQuery = Annotated[str, Query(max_length=64)]
-FieldHostQuery = Annotated[str, Query(alias=f"{_FIELD_PREFIX}host", max_length=64)]
+# One host, or several: `lb1,lb2`, `lb*`, `@haproxy`.
+HostQuery = Annotated[str, Query(max_length=MAX_HOSTS_LENGTH)]
+FieldHostQuery = Annotated[str, Query(alias=f"{_FIELD_PREFIX}host", max_length=MAX_HOSTS_LENGTH)]
 
 
 @dataclass(frozen=True)

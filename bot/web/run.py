@@ -15,13 +15,16 @@ from bot.db import runs
 from bot.db.database import Transaction
 from bot.model import request_form, resubmit
 from bot.model.errors import InvalidRequestError, StepUpRequired
+from bot.model.host_patterns import join_host_parts
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, describe_proposals
+from bot.model.run_states import STATUSES_BY_OUTCOME, Outcome
 from bot.queries.run_timeline import build_run_events
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.web.auth import PassiveUser, User
 from bot.web.deps import WebDeps
 from bot.web.fanout_chart import build_fanout_chart
+from bot.web.form_values import MAX_HOSTS_LENGTH
 from bot.web.templating import render_page
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError
@@ -302,6 +305,7 @@ def _list_variables(view: RunView, user: User) -> dict[str, Any]:
         "hosts_phase": _get_hosts_phase(view),
         "editable_fields": _list_editable_fields(run),
         "resubmit_url": _build_resubmit_url(run),
+        "failed_hosts_url": _build_failed_hosts_url(view),
         "streamed": False,
         "proposals": describe_proposals(view.proposals),
         "step_groups": _group_equal_steps(view.steps),
@@ -376,11 +380,26 @@ def _list_editable_fields(run: Run) -> list[tuple[request_form.FormField, str]]:
     ]
 
 
-def _build_resubmit_url(run: Run) -> str:
-    """Return the address of the request form with the same values, or "" if there is none."""
+def _build_failed_hosts_url(view: RunView) -> str:
+    """Return the address of the form for the hosts without success; "" if there is none."""
+    run = view.run
+    done = STATUSES_BY_OUTCOME[Outcome.SUCCEEDED] | STATUSES_BY_OUTCOME[Outcome.NEEDS_ATTENTION]
+    left = [child.host for child in view.children if child.is_ended and child.status not in done]
+    if not left or len(left) == len(view.children) or run.is_sequence or run.undo_of is not None:
+        return ""
+    hosts = join_host_parts(left)
+    return _build_resubmit_url(run, hosts=hosts) if len(hosts) <= MAX_HOSTS_LENGTH else ""
+
+
+def _build_resubmit_url(run: Run, *, hosts: str = "") -> str:
+    """Return the address of the request form with the same values, or "" if there is none.
+
+    hosts: other hosts than those of the run, as the field for hosts takes them.
+    """
     if run.undo_of is not None or run.is_sequence:
         return f"/runs/{run.undo_of}#undo"
     if resubmit.get_resubmit_refusal(run):
         return ""
-    query = urlencode({"runbook": run.runbook, **resubmit.get_resubmit_values(run)})
+    values = {**resubmit.get_resubmit_values(run), **({"host": hosts} if hosts else {})}
+    query = urlencode({"runbook": run.runbook, **values})
     return f"/runbooks/form?{query}"

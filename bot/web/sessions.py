@@ -53,6 +53,7 @@ def end_all_sessions(visit: Visit) -> Response:
         "signed_out.html",
         message="You are signed out everywhere.",
         provider=visit.deps.provider_name,
+        has_slack=visit.deps.has_slack,
         target_page="/",
     )
     errors.delete_session_cookie(response, visit.deps)

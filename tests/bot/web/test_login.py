@@ -3,6 +3,7 @@
 import base64
 import logging
 import re
+from dataclasses import replace
 from html import escape
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from bot.audit import change_log
 from bot.auth import sessions
 from bot.db import tables
 from bot.db.database import StoreUnavailable, Transaction
+from bot.web import build_app
 from bot.web.redirects import MAX_LENGTH, get_safe_page
 from tests.bot.harness import Harness
-from tests.bot.web.conftest import Site, create_site
+from tests.bot.web.conftest import ORIGIN, Site, create_site
+from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import add_sample_runs
 from tests.row_macs import change_rows
 
@@ -57,6 +60,42 @@ def test_sign_in_link_works_once(site: Site) -> None:
     assert second.status_code == 410
     assert "/keyturn web" in second.text
     assert "set-cookie" not in second.headers
+
+
+def test_sign_in_pages_name_the_server_where_there_is_no_slack(site: Site) -> None:
+    app = build_app(replace(site.parts, has_slack=False))
+    link = site.link("dora", seconds=0)
+    with TestClient(app, base_url=ORIGIN, headers={"Origin": ORIGIN}) as browser:
+        answers = [browser.get("/runs"), browser.get(link), browser.post(link)]
+    assert [answer.status_code for answer in answers] == [401, 200, 410]
+    for answer in answers:
+        assert "keyturn sign-in PERSON" in answer.text
+        assert "Slack" not in answer.text
+
+
+def test_request_form_that_is_sent_without_a_session_is_filled_in_after_sign_in(
+    site: Site,
+) -> None:
+    typed = {
+        "runbook": "abusers clear",
+        "field-host": "lb1",
+        "field-address": "203.0.113.9",
+        "reason": "a customer & friend",
+    }
+    browser = site.browser()
+    refused = browser.post("/runbooks", data=typed)
+    assert refused.status_code == 401
+    assert "What you typed is in the form again" in refused.text
+    form = browser.post(site.link("dora")).headers["location"]
+    values = Page(browser.get(form).text).values
+    assert {name: values[name] for name in typed} == typed
+
+
+def test_form_of_a_run_that_is_sent_without_a_session_leads_back_to_the_run(site: Site) -> None:
+    browser = site.browser()
+    refused = browser.post("/runs/7/deny", data={"reason": "not today"})
+    assert "Nothing was sent" in refused.text
+    assert browser.post(site.link("olga")).headers["location"] == "/runs/7"
 
 
 def test_opening_a_sign_in_link_does_not_use_it(site: Site) -> None:

@@ -233,8 +233,9 @@ def test_oidc_sign_in_of_a_banned_person_names_the_ban_without_its_reason(
 
 
 def test_oidc_sign_in_declined_at_the_provider_shows_the_error(oidc_sign_in: SignIn) -> None:
-    answer = oidc_sign_in.arrive("")
+    answer = oidc_sign_in.arrive("", "/runs?host=lb1")
     _assert_refused(answer, oidc_sign_in.site)
+    assert 'href="/oidc/start?next=/runs%3Fhost%3Dlb1"' in answer.text
     assert "access_denied" in answer.text
     assert "Try again with Example" in answer.text
 

@@ -1,6 +1,7 @@
 """The run page: content, buttons by person and state, actions and live updates."""
 
 from collections.abc import Mapping
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import update
@@ -9,7 +10,7 @@ from bot.audit import change_log, verification
 from bot.db import locks, runs, stops, tables
 from bot.model.run import State
 from connectors.errors import CommandError, UnknownOutcomeError
-from runbooks import Report
+from runbooks import Report, load_catalogue
 from runbooks.abusers_clear import ClearAbuser
 from runbooks.service_control import RestartService
 from tests.bot.harness import WEB
@@ -430,6 +431,32 @@ def test_run_page_shows_only_known_notices(site: Site) -> None:
     browser = site.browser("olga")
     assert "is recorded" not in browser.get(f"/runs/{run.id}?done=your+account+is+locked").text
     assert "your account" not in browser.get(f"/runs/{run.id}?done=your+account+is+locked").text
+
+
+def test_fan_out_page_offers_to_run_again_on_the_hosts_without_success(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = cast("dict[str, Any]", load_catalogue())
+    monkeypatch.setitem(known, SetSwitch.words, SetSwitch)
+    both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    run = site.harness.service.request_on_hosts(
+        both, host_pattern="lb*", person="dora", origin=WEB
+    )
+    site.harness.run_queued_work()
+
+    def refuse(host: str, _words: str) -> None:
+        if host == "lb2":
+            raise CommandError("the lamp is loose: fasten it")
+
+    site.harness.fleet.before_send = refuse
+    done = site.harness.approve(site.harness.get_run(run.id))
+    assert done.is_ended
+    browser = site.browser("dora")
+    page = Page(browser.get(f"/runs/{run.id}").text)
+    assert "Run again on the hosts without success" in page.text
+    [again] = [link for link in page.links if "host=lb2" in link and "/form?" in link]
+    values = Page(browser.get(again).text).values
+    assert (values["field-host"], values["field-value"]) == ("lb2", "on")
 
 
 # --- how it keeps up ---
