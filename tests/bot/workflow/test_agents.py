@@ -16,6 +16,7 @@ from bot.db import history, tables
 from bot.db.database import Database
 from bot.db.schedules import NoSuchSchedule
 from bot.features.drift.rows import NoSuchKeyError
+from bot.features.wait_report import replay as policy_replay
 from bot.maintenance import check_installation
 from bot.maintenance.installation import Installation
 from bot.maintenance.key_rotation import rotate_signing_key
@@ -25,7 +26,6 @@ from bot.model.run import Run, State
 from bot.model.signing import load_signing_key
 from bot.policy import PolicyRequest
 from bot.policy.cedar import Rules, RulesError
-from bot.queries import policy_replay
 from bot.workflow import agent_limits
 from tests.agents import (
     TRIAGE,
@@ -463,8 +463,8 @@ def test_policy_replay_includes_past_requests_of_agents(company: Harness):
     with company.database.reading() as tx:
         [past] = history.list_past_requests(tx, 0)
         assert past.agent == build_agent_origin().agent
-    replay = policy_replay.replay_requests(policy, [past])
-    assert replay.outcome_counts == {policy_replay.ReplayOutcome.SAME: 1}
+    replayed = policy_replay.replay_requests(policy, [past])
+    assert replayed.outcome_counts == {policy_replay.ReplayOutcome.SAME: 1}
 
 
 @pytest.mark.parametrize(("missing", "level"), [(True, "error"), (False, "ok")])
