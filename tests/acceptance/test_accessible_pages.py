@@ -131,6 +131,27 @@ def test_tab_key_moves_through_a_page_in_order(visit: Visit):
     assert len(went) > 15
 
 
+def test_arrow_keys_move_among_the_line_numbers_of_an_output(
+    visit: Visit, sample_pages: tuple[Server, dict[str, int]]
+):
+    page = visit.page
+    visit.open(f"/runs/{sample_pages[1]['failed']}#tab-output")
+    numbers = page.locator(".kt-line > a")
+    expect(numbers.and_(page.locator(":not([tabindex='-1'])"))).to_have_count(1)
+    numbers.first.focus()
+    page.keyboard.press("ArrowDown")
+    expect(page.get_by_role("link", name="Line 2")).to_be_focused()
+    page.keyboard.press("Enter")
+    assert page.url.endswith("#output-1-L2")
+
+
+def test_search_field_suggests_what_the_typed_text_may_mean(visit: Visit):
+    visit.open("/")
+    visit.page.locator("#search").press_sequentially("lb")
+    options = visit.page.locator("#search-suggestions option")
+    expect(options.first).to_have_attribute("value", "lb1")
+
+
 def test_utc_toggle_shows_utc_beside_local_time_on_every_page(visit: Visit):
     page = visit.page
     beside = "getComputedStyle(document.querySelector('main td time'), '::after').content"

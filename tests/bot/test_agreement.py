@@ -3,10 +3,12 @@
 import re
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bot.audit import timeline
 from bot.cli.formatting import format_run_details
 from bot.db import runs
 from bot.db.database import Transaction
@@ -306,3 +308,31 @@ def test_pages_show_times_in_the_zone_of_the_reader_only(shown: Mapping[int, Sho
         main = one.html.split("<main")[1].split("</main>")[0]
         text = re.sub(r"<[^>]+>", " ", re.sub(r"<time.*?</time>", "", main))
         assert re.findall(r".{20}\d\d:\d\d(?::\d\d)? UTC", text) == [], number
+
+
+def test_card_of_a_schedule_offers_neither_undo_nor_commands(shown: Mapping[int, Shown]) -> None:
+    schedules = [one for one in shown.values() if one.view.run.timing and one.view.run.is_ended]
+    assert schedules
+    for one in schedules:
+        assert "Undo" not in one.card
+        assert "Show commands" not in one.card
+
+
+def test_timeline_puts_changes_before_checks_and_leaves_out_unrequested_plans(
+    tmp_path: Path,
+) -> None:
+    with open_harness(tmp_path) as harness:
+        harness.fleet.hosts["lb2"]["lamp"] = "broken"
+        changed = harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
+        looks = [ShowSwitches(host=host) for host in ("lb1", "lb2")]
+        check = harness.service.request_on_hosts(
+            looks, host_pattern="lb*", person="dora", origin=WEB
+        )
+        harness.run_queued_work()
+        lamp = SetSwitch(host="lb1", name="lamp", value="dim")
+        plan = harness.request(lamp, plan_only=True)
+        with harness.database.reading() as tx:
+            found = timeline.build_timeline(tx, tx.now, span=_HOUR).events
+        numbers = [one.run for one in found]
+        assert numbers.index(changed.id) < numbers.index(check.id)
+        assert plan.id not in numbers
