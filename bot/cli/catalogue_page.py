@@ -2,12 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
+from bot.cli.policy_page import create_template_environment
 from bot.hosts.sudo_rules import list_sudo_grants
 from bot.model.runbook_info import RunbookInfo, list_runbook_info
 from bot.policy import Policy
-from bot.policy.summary.matrix import MatrixCell, PolicyMatrix, build_matrix
-from bot.policy.summary.render import create_template_environment
+from bot.policy.matrix import PolicyMatrix, RequestKind, build_matrix
 from connectors.errors import SettingError
 from connectors.sudo import RuleTooLongError, SudoRule
 from runbooks import load_catalogue
@@ -16,7 +17,6 @@ _ANSWERS = {
     "allowed": "may run it",
     "approval": "may request it",
     "refused": "may not",
-    "none": "no suitable host",
 }
 
 
@@ -36,28 +36,47 @@ def render_catalogue_page(policy: Policy | None, prefix: str = "") -> str:
 
     policy: None if there is no valid policy; then the page does not say who may run them.
     """
-    who = _list_people(build_matrix(policy)) if policy is not None else {}
+    who = _list_people(policy) if policy is not None else {}
     hosts = policy.inventory.hosts.values() if policy is not None else ()
     entries = [
         CatalogueEntry(info, who.get(info.name, ()), [*_iterate_sudo_lines(info.name)])
         for info in list_runbook_info(prefix, hosts=hosts)
     ]
-    template = create_template_environment("bot.cli").get_template("catalogue.html")
+    template = create_template_environment().get_template("catalogue.html")
     return template.render(entries=entries, version=policy.version if policy is not None else "")
 
 
-def _list_people(matrix: PolicyMatrix) -> dict[str, Sequence[str]]:
+def _list_people(policy: Policy) -> dict[str, Sequence[str]]:
+    """Return who may run each runbook, one sentence for each group of people."""
+    runbooks = list_runbook_info()
+    matrix = build_matrix(policy, runbooks, now=datetime.now(UTC))
     return {
-        row.runbook.name: [
-            f"{', '.join(people)}: {_describe_cell(cell)}"
-            for people, cell in zip(matrix.people, row.cells, strict=True)
+        runbook.name: [
+            f"{', '.join(group.people.values())}: "
+            f"{_describe_rights(policy, matrix, index, runbook)}"
+            for index, group in enumerate(matrix.groups)
         ]
-        for row in matrix.rows
+        for runbook in runbooks
     }
 
 
-def _describe_cell(cell: MatrixCell) -> str:
-    return "; ".join(cell.areas) or _ANSWERS[cell.answer]
+def _describe_rights(
+    policy: Policy, matrix: PolicyMatrix, group: int, runbook: RunbookInfo
+) -> str:
+    tagged = {host.name for host in policy.inventory if runbook.tag in host.tags}
+    noun = RequestKind(runbook.name, runbook.kind, runbook.effect != "irreversible").noun
+    answers = {
+        row.where: _ANSWERS[row.cells[group].answer]
+        for row in matrix.rows
+        if runbook.name in row.runbooks
+        and row.noun == noun
+        and (not runbook.tag or tagged & row.hosts)
+    }
+    if len(set(answers.values())) == 1:
+        return next(iter(answers.values()))
+    return (
+        "; ".join(f"{where}: {answer}" for where, answer in answers.items()) or "no suitable host"
+    )
 
 
 def _iterate_sudo_lines(words: str) -> Iterator[str]:

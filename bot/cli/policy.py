@@ -97,31 +97,29 @@ def _print_check_as_json(
 def print_policy_page(
     environment: CommandEnvironment, *, directory: Path | None, person: str, html: Path | None
 ) -> None:
-    """Print in words what the policy allows each person.
+    """Print what the policy allows each person, as a matrix.
 
-    Each sentence is computed by evaluating the rules. DIRECTORY: another policy than the one in
+    Each answer is computed by evaluating the rules. DIRECTORY: another policy than the one in
     use.
 
     For example: keyturn policy page --person dora
     """
+    from bot.cli.policy_page import render_html, render_text
     from bot.model.runbook_info import list_runbook_info
     from bot.policy.loader import load_policy
-    from bot.policy.summary import render
-    from bot.policy.summary.build import summarise_policy
+    from bot.policy.matrix import build_matrix
 
     with exit_on_errors():
         found = load_policy(directory or environment.settings.policy)
         if person and found.find_person(person) is None:
             exit_with_error(f"unknown person {person}: use an id of people.yaml", NOT_FOUND)
-        summary = summarise_policy(
-            found, list_runbook_info(), now=datetime.now(UTC), person=person
-        )
+        matrix = build_matrix(found, list_runbook_info(), now=datetime.now(UTC), person=person)
         if html is not None:
-            write_output(html, render.render_html(summary))
+            write_output(html, render_html(matrix))
         elif wants_json():
-            print_json(render.render_data(summary), indent=2)
+            print_json(matrix.to_data, indent=2)
         else:
-            click.echo(render.render_text(summary))
+            click.echo(render_text(matrix))
 
 
 @policy_commands.command("explain")

@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from bot.model.plain_text import find_allowed_format_characters
 
@@ -72,3 +72,9 @@ def format_sentence(text: str) -> str:
 def format_count(number: int, singular: str, *, plural: str = "") -> str:
     """Return `1 run` or `7 runs`. plural: for nouns whose plural does not end in `s`."""
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
+
+
+def join_names(names: Iterable[str], last: str = "and") -> str:
+    """Return `a, b and c`."""
+    *front, end = list(names) or [""]
+    return f"{', '.join(front)} {last} {end}" if front else end

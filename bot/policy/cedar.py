@@ -27,6 +27,25 @@ from bot.policy.mentions import is_only_compared, iterate_comparisons, iterate_m
 _TOKEN_PATTERN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|;|[^"/;]+|.', re.DOTALL)
 
 
+_CIRCUMSTANCES = {
+    "source": "the source of the request",
+    "hosts": "the number of hosts",
+    "weekday": "the day of the week",
+    "hour": "the time of day",
+    "now": "the date",
+    "first_time": "earlier runs of the requester",
+    "frozen": "freezes",
+    "margin": "the redundancy that the change leaves",
+    "override": "whether it overrides the redundancy guard",
+    "oncall": "who is on call",
+    "escalated": "the time without a decision",
+    "delegated": "delegations",
+    "granted": "standing grants",
+    "agent": "the agent",
+    "behalf": "the person that an agent acts for",
+}
+
+
 @dataclass(frozen=True)
 class Statement:
     """The text of one rule."""
@@ -210,6 +229,18 @@ class AttributeComparison:
 
 
 @dataclass(frozen=True)
+class ConditionalRule:
+    """A rule that depends on more than the person, the runbook and the host."""
+
+    name: str
+    note: str
+    """Its description; "" without one."""
+    text: str
+    depends_on: Sequence[str]
+    """The circumstances, in words."""
+
+
+@dataclass(frozen=True)
 class ViewRules:
     """What the rules for the action `view` depend on."""
 
@@ -231,6 +262,7 @@ class Rules:
         mentioned: The attributes and entities that the rules depend on.
         view_rules: What the rules for the action `view` depend on.
         entity_references: The entities that the rules name.
+        conditional_rules: The rules that depend on the circumstances of a request.
         comparisons: The strings that the rules compare attributes with.
         requires_reviews: Whether any rule has @review.
         distinct_runbooks: The runbooks that the rules may treat differently from all others; None
@@ -283,6 +315,13 @@ class Rules:
         ]
         for comparison in self.comparisons:
             _check_comparison(comparison)
+        self.conditional_rules = [
+            ConditionalRule(
+                self._rules[key].name, self._rules[key].policy_note, by_key[key].text, conditions
+            )
+            for key, rule in rules.items()
+            if (conditions := _list_conditions(rule))
+        ]
         self.requires_reviews = any(rule.requires_review for rule in self._rules.values())
         self.distinct_runbooks = (
             frozenset(one.value for one in self.comparisons if one.attribute == "runbook")
@@ -464,6 +503,12 @@ def _check_parses(statement: Statement) -> None:
             statement.line,
             "this is a template, which never applies: replace ?principal or ?resource by a name",
         )
+
+
+def _list_conditions(rule: Mapping[str, Any]) -> list[str]:
+    """Return the circumstances of a request that a rule depends on, in words."""
+    mentioned = set(iterate_mentions(rule))
+    return [words for attribute, words in _CIRCUMSTANCES.items() if attribute in mentioned]
 
 
 def _applies_to_action(rule: Mapping[str, Any], action: str) -> bool:

@@ -5,7 +5,8 @@ When clocks go back and a time exists twice, a freeze begins at the first and en
 so the change of clocks never makes it shorter.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from fnmatch import fnmatchcase
 from typing import Literal
@@ -13,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from bot.model.text import join_names
 from bot.model.times import to_datetime
 from bot.policy.people import Text
 from connectors.inventory import Name, Zone
@@ -102,6 +104,30 @@ class Freeze(BaseModel):
         )
 
 
+@dataclass(frozen=True)
+class FreezePeriod:
+    """The active or next period of a freeze, in UTC."""
+
+    name: str
+    where: str
+    """What it holds: `changes of the edge`."""
+    begins_at: datetime
+    ends_at: datetime
+    is_active: bool
+    recurrence: str = ""
+    exceptions: Sequence[str] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What the freeze holds, when, and its exceptions."""
+        repeats = f" Repeats {self.recurrence}." if self.recurrence else ""
+        patterns = join_names(f"“{pattern}”" for pattern in self.exceptions)
+        exempt = f" Exempt: {patterns}." if self.exceptions else ""
+        verb = "holds" if self.is_active else "will hold"
+        span = f"from {self.begins_at:%Y-%m-%d %H:%M} UTC until {self.ends_at:%Y-%m-%d %H:%M} UTC"
+        return f"{verb} {self.where} {span}.{repeats}{exempt}"
+
+
 class FreezeList(BaseModel):
     """All freezes of a policy."""
 
@@ -120,6 +146,25 @@ class FreezeList(BaseModel):
             if (end := freeze.get_end_if_active(area=area, runbook=runbook, now=instant))
         ]
         return max(active, key=lambda freeze: freeze[1], default=None)
+
+    def list_periods(self, now: datetime, titles: Mapping[str, str]) -> list[FreezePeriod]:
+        """Return the active and upcoming periods, by their beginning. titles: of the areas."""
+        found = [
+            FreezePeriod(
+                name=freeze.name,
+                where=f"changes of {join_names(titles[area] for area in freeze.areas)}"
+                if freeze.areas
+                else "all changes",
+                begins_at=period[0],
+                ends_at=period[1],
+                is_active=period[0] <= now,
+                recurrence=freeze.recurrence,
+                exceptions=freeze.but,
+            )
+            for freeze in self.freezes
+            if (period := freeze.get_current_or_next_period(now))
+        ]
+        return sorted(found, key=lambda one: one.begins_at)
 
 
 def _to_earliest_utc(civil_time: datetime, zone: ZoneInfo) -> datetime:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, Literal, cast
 from zoneinfo import ZoneInfo
@@ -15,7 +16,7 @@ from bot.model.times import SECOND, to_datetime
 from bot.model.view_rights import ViewRights, name_former_host
 from bot.model.waiting import Waiting, WaitingFor, describe_freeze
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_rulings
-from bot.policy.freezes import WEEKDAYS, FreezeList
+from bot.policy.freezes import WEEKDAYS, FreezeList, FreezePeriod
 from bot.policy.oncall import NO_DUTIES, ROLE_PREFIX, Duty, DutyCalendar
 from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import NoPolicyError, PolicyProblem
@@ -388,6 +389,11 @@ class Policy:
         return self._rules.compute_order_ruling(
             self._entities, person=person, order=order, is_own=is_own
         )
+
+    def list_freeze_periods(self, now: datetime) -> list[FreezePeriod]:
+        """Return the active and upcoming freezes, by their beginning."""
+        titles = {name: area.title for name, area in self.organisation.areas.items()}
+        return self.freezes.list_periods(now, titles)
 
     def describe_freeze(self, *, host: str, runbook: str, now: int) -> str:
         """Return the freeze that holds changes of this host now, in words; "" without one."""

@@ -8,8 +8,7 @@ from bot.db.schedules import ScheduleState
 from bot.model.run import Run, State
 from bot.model.times import to_datetime, to_microseconds
 from bot.policy import Policy
-from bot.policy.summary.build import summarise_freezes
-from bot.policy.summary.model import FreezeSummary
+from bot.policy.freezes import FreezePeriod
 from bot.queries import pending
 from bot.web.result_chart import ResultCounter
 from bot.web.run_filter import STATE_GROUPS
@@ -72,9 +71,9 @@ def show_home(visit: Visit) -> Response:
     )
 
 
-def _list_active_freezes(policy: Policy, now: int) -> list[tuple[FreezeSummary, int]]:
+def _list_active_freezes(policy: Policy, now: int) -> list[tuple[FreezePeriod, int]]:
     """Return the active freezes, each with its end in microseconds since 1970."""
-    freezes = summarise_freezes(policy, to_datetime(now))
+    freezes = policy.list_freeze_periods(to_datetime(now))
     return [(one, to_microseconds(one.ends_at)) for one in freezes if one.is_active]
 
 

@@ -1,4 +1,4 @@
-"""Policy page: the permissions of everyone, or of one person, in plain words."""
+"""Policy page: the permissions of everyone, or of one person, as a matrix."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -15,9 +15,7 @@ from bot.model import request_form
 from bot.model.agents import is_agent
 from bot.model.request_form import RequestSyntaxError
 from bot.policy.explain import parse_preview_question
-from bot.policy.summary import render
-from bot.policy.summary.current import summarise_current_policy
-from bot.policy.summary.matrix import build_matrix
+from bot.policy.matrix import build_current_matrix
 from bot.queries.oncall import list_calendars
 from bot.queries.preview import preview_request
 from bot.web.health_page import can_view_health
@@ -27,36 +25,19 @@ router = APIRouter()
 
 # How many versions of the policy are listed.
 _MAX_VERSIONS = 10
-ShowQuery = Annotated[str, Query(max_length=20)]
 WordsQuery = Annotated[str, Query(max_length=300)]
 PersonPath = Annotated[str, Path(max_length=64)]
 
 
 @router.get("/policy")
-def show_policy(
-    visit: Visit,
-    show: ShowQuery = "",
-    who: WordsQuery = "",
-    what: WordsQuery = "",
-) -> Response:
+def show_policy(visit: Visit, who: WordsQuery = "", what: WordsQuery = "") -> Response:
     """Show the permissions of everyone, the owners of areas, and the freezes.
 
     Args:
         visit: The visit.
-        show: `matrix` shows who may request which runbook as a matrix instead.
         who: A person, and
         what: a request, whose decision is explained.
     """
-    if show == "matrix":
-        with visit.read_viewable() as tx:
-            grants = list_newest_active_grants(tx, visit.person)
-            delegations = list_active_delegations(tx)
-        return visit.render(
-            "policy_matrix.html",
-            matrix=build_matrix(visit.policy),
-            grants=grants,
-            delegations=delegations,
-        )
     return _render_page(visit, person="", who=who, what=what)
 
 
@@ -102,7 +83,8 @@ def _render_page(
             tx, EntryFilter(kind=events.PolicyChanged.kind), limit=_MAX_VERSIONS
         )
         calendars = list_calendars(tx, visit.policy)
-    summary = summarise_current_policy(visit.policy, now, person=person)
+        grants = list_newest_active_grants(tx, visit.person)
+        delegations = list_active_delegations(tx)
     return visit.render(
         "policy.html",
         status=422 if problem else 200,
@@ -113,10 +95,9 @@ def _render_page(
         agents=agents,
         versions=versions,
         calendars=calendars,
-        summary=summary,
-        description=render.describe_summary(summary),
-        sections=render.SECTION_TITLES,
-        links=True,
+        matrix=build_current_matrix(visit.policy, now, person=person),
+        grants=grants,
+        delegations=delegations,
         name=visit.user.get_person_name(person) if person else "",
         mine=person == visit.person,
         health=can_view_health(visit),

@@ -112,7 +112,7 @@ def load_templates() -> Jinja2Templates:
         loader=ChoiceLoader(
             [
                 PackageLoader("bot.web"),
-                PackageLoader("bot.policy.summary"),
+                PackageLoader("bot.policy"),
                 # Templates of features: `drift/drift.html`.
                 PackageLoader("bot", "features"),
             ]

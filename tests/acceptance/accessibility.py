@@ -63,7 +63,6 @@ STATES = (
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=@daily",
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=often",
     "/runs/compare?a=2&b=6",
-    "/policy?show=matrix",
     "/policy?who=dora&what=abusers+clear+lb1",
     "/policy?who=dora&what=nothing",
 )

@@ -120,8 +120,12 @@ def test_api_describes_the_policy_of_everyone_or_one_person(api_harness: ApiHarn
     alone = program.get("/policy", params={"person": "dora"}).json()
     assert {name for one in whole["people"] for name in one["people"]} >= {"dora", "olga"}
     assert [list(one["people"]) for one in alone["people"]] == [["dora"]]
-    (check,) = alone["people"][0]["without_approval"]
-    assert check["sentence"] == "Every check, everywhere."
+    check = alone["people"][0]["rights"][0]
+    assert (check["what"], check["where"], check["sentence"]) == (
+        "every check",
+        "everywhere",
+        "may",
+    )
     assert "toy break" in whole["irreversible_changes"]
     assert {"edge", "storage"} <= {area["name"] for area in whole["areas"]}
     assert program.get("/policy", params={"person": "eve"}).status_code == 422

@@ -37,7 +37,7 @@ def add_history(place: Path) -> None:
 def test_policy_page_prints_text_html_or_json(place: Path):
     text = run("page").output
     assert "DORA DEVELOPER (DEVELOPER)" in text
-    assert "Every change, everywhere: 1 approval from the owners of the area." in text
+    assert "Every reversible change, storage: 1 approval from the owners of storage" in text
     alone = run("page", "--person", "stan")
     assert "STAN STORAGE" in alone.output
     assert "DORA" not in alone.output
@@ -46,7 +46,7 @@ def test_policy_page_prints_text_html_or_json(place: Path):
     assert file.read_text().startswith("<!doctype html>")
     data = json.loads(run("page", "--json").output)
     assert {"dora", "olga", "adam", "stan"} == {
-        person for chapter in data["chapters"] for person in chapter["people"]
+        person for group in data["groups"] for person in group["people"]
     }
 
 

@@ -11,9 +11,8 @@ from bot.model.text import format_sentence
 from bot.policy import NoPolicyError, Policy, PolicyRequest
 from bot.policy.explain import evaluate_request
 from bot.policy.loader import load_policy
+from bot.policy.matrix import build_matrix
 from bot.policy.oncall import NO_DUTIES, CalendarReading, DutyCalendar, compute_duty
-from bot.policy.summary.build import summarise_policy
-from bot.policy.summary.render import describe_summary
 from tests.bot.duties import add_calendar
 from tests.policies import get_starter_rules, write_policy
 
@@ -115,8 +114,8 @@ def test_forecast_says_that_no_reading_is_current_only_where_that_matters(tmp_pa
         stale.describe_unknown_duty(CHANGE, stale.get_request_ruling(CHANGE))
     )
     for summarised, is_said in ((policy, True), (stale, False)):
-        summary = summarise_policy(summarised, [], now=datetime.now(UTC))
-        assert (NO_DUTIES[1:] in describe_summary(summary)) is is_said
+        matrix = build_matrix(summarised, [], now=datetime.now(UTC))
+        assert (NO_DUTIES[1:] in matrix.description) is is_said
 
 
 def test_only_a_person_alone_on_duty_changes_without_approval(tmp_path: Path) -> None:
