@@ -81,7 +81,7 @@ def test_a_new_runbook_fails_lint_and_tests_until_it_is_written(keyturn: Keyturn
     assert made.stdout.count("wrote ") == 5
     assert (keyturn("runbook", "lint").returncode, keyturn("runbook", "test").returncode) == (1, 1)
     again = keyturn("runbook", "new", "hugepages set")
-    assert (again.returncode, again.stdout) == (1, "")
+    assert (again.returncode, again.stdout) == (2, "")
     assert "hugepages_set.py exists: choose other words" in again.stderr
     write_example(own)
     linted = keyturn("runbook", "lint")

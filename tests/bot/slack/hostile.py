@@ -144,6 +144,12 @@ def _poison(harness: Harness, patch: pytest.MonkeyPatch) -> None:
         shift = Shift(tx.now, tx.now + 10**12, (), " ".join(LOUD.split()))
         unclear = replace(shift, problem=LOUD)
         oncall.store_shifts(tx, calendar, [shift, unclear])
+    rules = policy / "policy.cedar"
+    rules.write_text(
+        f'{rules.read_text()}@id("loud")@description("{LOUD}")\n'
+        'permit (principal, action == Action::"request", resource)\n'
+        'when { context.runbook == "toy echo" };\n'
+    )
     (policy / "trees").mkdir()
     events = {host: {"says": LOUD[:120], "leg": host} for host in ("lb1", "lb2")}
     gates = {"top": {"says": LOUD[:120], "all": [*events]}}

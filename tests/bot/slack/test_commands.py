@@ -218,7 +218,7 @@ async def test_runs_command_lists_and_filters_runs(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.type("toy show lb2", "U0STAN")
     shown = words(await chat.type("runs"))
-    assert "1  pending" in shown
+    assert "1  Needs approval" in shown
     assert "Dora Developer" in shown
     assert "toy show lb2" in shown
     only = words(await chat.type("runs lb2"))
@@ -307,8 +307,8 @@ async def test_runs_command_lists_a_check_with_problems_as_needs_attention(chat:
     chat.harness.fleet.hosts["lb1"]["lamp"] = "broken"
     await chat.type("toy show lb1")
     listed = words(await chat.type("runs"))
-    assert re.search(r"2 +needs attention +just now", listed)
-    assert re.search(r"1 +succeeded +just now", listed)
+    assert re.search(r"2 +Needs attention +just now", listed)
+    assert re.search(r"1 +Succeeded +just now", listed)
 
 
 async def test_common_prefix_lists_its_runbooks_with_form_buttons(chat: Chat):

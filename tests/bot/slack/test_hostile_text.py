@@ -11,17 +11,24 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import wraps
+from importlib import import_module
 from pathlib import Path
 from types import FunctionType, ModuleType
 
 import pytest
 
+import bot.features
 import bot.slack
 from tests.bot.slack.active_markup import find_active_markup
 from tests.bot.slack.hostile import open_hostile_chat
 from tests.bot.slack.hostile_walk import Walk, everything_sent
 
 PACKAGE = Path(bot.slack.__file__).parent
+# What features draw in chat, too.
+FEATURES = Path(bot.features.__file__).parent
+DRAWING = [
+    file for file in sorted(FEATURES.glob("*/*.py")) if "from bot.slack.blocks" in file.read_text()
+]
 # What draws is seen by what it returns.
 RENDERED_TYPES = frozenset({"Message", "View", "Block", "Element"})
 ESCAPES = frozenset(
@@ -30,8 +37,8 @@ ESCAPES = frozenset(
 # What is escaped though nobody outside has a say in it.
 TRUSTED_TEXTS = frozenset(
     {
-        "notifications: title",
-        "drift_command: title",
+        "chat: title",
+        "notices: text",
         "replies: f'Usage of {runbook.words}'",
         "replies: title",
         "replies: notice",
@@ -94,7 +101,10 @@ class Seen:
 
 
 def _modules() -> list[ModuleType]:
-    return [one for name, one in sys.modules.items() if name.startswith("bot.slack.")]
+    # Features are imported when they are first used.
+    features = [import_module(f"bot.features.{one.parent.name}.{one.stem}") for one in DRAWING]
+    slack = [one for name, one in sys.modules.items() if name.startswith("bot.slack.")]
+    return [*slack, *features]
 
 
 def walk(directory: Path) -> list[object]:
@@ -133,7 +143,7 @@ def _escapes() -> Iterator[tuple[str, Place]]:
 
 def _nodes() -> Iterator[tuple[Path, ast.AST]]:
     """Yield every part of the room's sources, but for functions within functions."""
-    for file in sorted(PACKAGE.glob("*.py")):
+    for file in [*sorted(PACKAGE.glob("*.py")), *DRAWING]:
         nodes = [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
         inner = {id(one) for node in nodes if isinstance(node, _FUNCTION) for one in node.body}
         yield from ((file, node) for node in nodes if id(node) not in inner)
