@@ -1,6 +1,5 @@
 """Counts and waiting times for metrics and reports."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -9,7 +8,7 @@ from sqlalchemy import bindparam, func, select
 
 from bot.db import search, tables, view_conditions
 from bot.db.database import Transaction
-from bot.model.run import ENDED_STATES, State, get_run_status
+from bot.model.run import ENDED_STATES, State
 from bot.model.times import SECOND
 
 _RUN, _DECISION = tables.run.c, tables.decision.c
@@ -105,31 +104,6 @@ def list_waits_since(tx: Transaction, since: int) -> Iterator[Wait]:
             None if until is None else max(until - row.pending_since, 0),
             approved,
         )
-
-
-def count_results(tx: Transaction, begin: int, end: int) -> Counter[str]:
-    """Count the runs requested since *begin* and before *end* by status; a fan-out is one run."""
-    first, beyond = (
-        search.get_first_number_since(tx, at) for at in (begin, end + 2 * search.SLACK)
-    )
-    if first is None:
-        return Counter()
-    query = (
-        select(_RUN.state, _RUN.needs_attention, func.count())
-        .where(
-            _RUN.id >= first,
-            _RUN.id < (beyond or 2**31 - 1),
-            _RUN.requested_at >= begin,
-            _RUN.requested_at < end,
-            _RUN.fan_out_role < tables.CHILD,
-            view_conditions.runs_condition(tx).clause(),
-        )
-        .group_by(_RUN.state, _RUN.needs_attention)
-    )
-    counts = Counter[str]()
-    for state, needs_attention, number in tx.sql.execute(query):
-        counts[get_run_status(State(state), needs_attention=bool(needs_attention))] += number
-    return counts
 
 
 def get_usual_wait(tx: Transaction, words: str) -> int | None:

@@ -40,7 +40,6 @@ from bot.web import (
 )
 from bot.web.assets import STATIC_DIRECTORY, describe_missing_assets
 from bot.web.deps import WebDependencies
-from bot.web.result_chart import ResultCounter
 
 _ROUTER_MODULES = (
     home,
@@ -83,7 +82,6 @@ def build_app(deps: WebDependencies) -> FastAPI:
     if missing := describe_missing_assets():
         log.error("the pages %s", missing)
     app.state.progress_cache = stream.ProgressCache()
-    app.state.result_counter = ResultCounter()
     errors.install_error_handlers(app, deps)
     # Add the routes directly: nested routers would be searched for each request.
     routers = [

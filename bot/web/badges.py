@@ -1,6 +1,7 @@
-"""Badges of schedules, due times, hosts and runbooks. Pure."""
+"""Badges of schedules, due times, hosts and runbooks, and tiles of hosts. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from bot.db.schedules import FireOutcome, ScheduleState
 from bot.model.run_states import StatusDisplay, Tone
@@ -85,3 +86,14 @@ EFFECT_BADGES: Mapping[str, StatusDisplay] = {
         "Irreversible", Tone.WARNING, "alert", "It changes the host and cannot be undone."
     ),
 }
+
+
+@dataclass(frozen=True)
+class HostTile:
+    """The tile of one host in the map of hosts."""
+
+    name: str
+    url: str
+    css_class: str
+    icon: str
+    label: str

@@ -13,7 +13,6 @@ from bot.model import times
 from bot.model.run import Decision
 from bot.model.run_states import RUN_STATUS_DISPLAYS, StatusDisplay, Tone
 from bot.model.times import InvalidTimeError
-from bot.web.diagrams import LaneEvent, build_host_lanes
 from bot.web.visit import Visit
 from connectors.command import InvisibleCharacterError, refuse_invisible
 
@@ -80,9 +79,6 @@ def show_changes(
         typed=typed,
         problems=problems,
         events=events,
-        lanes=build_host_lanes(
-            [_build_lane_event(one) for one in events], at=time, span=searched_span, now=now
-        ),
         at=time,
         now=now,
         span=span,
@@ -129,11 +125,6 @@ def _build_shown_events(
         )
         for one in events
     ]
-
-
-def _build_lane_event(shown: ShownEvent) -> LaneEvent:
-    event, badge = shown.event, shown.state_badge or shown.rank_badge
-    return LaneEvent(event.at, event.hosts, badge.tone, f"{badge.label}: {event.what}")
 
 
 def _format_time_difference(microseconds: int) -> str:

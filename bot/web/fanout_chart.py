@@ -14,7 +14,7 @@ from bot.model.run_states import (
     get_child_run_display,
     is_on_hold,
 )
-from bot.web.diagrams import HostTile
+from bot.web.badges import HostTile
 from bot.web.templating import render_code, render_part
 
 _MAX_SQUARES = 500

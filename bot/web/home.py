@@ -10,9 +10,7 @@ from bot.model.times import to_datetime, to_microseconds
 from bot.policy import Policy
 from bot.policy.freezes import FreezePeriod
 from bot.queries import pending
-from bot.web.result_chart import ResultCounter
 from bot.web.run_filter import STATE_GROUPS
-from bot.web.templating import get_reader_zone
 from bot.web.visit import Visit
 
 router = APIRouter()
@@ -47,8 +45,6 @@ def show_home(visit: Visit) -> Response:
         ]
         # By due time, the active ones first.
         known = schedules.list_schedules(tx)
-        counter: ResultCounter = visit.request.app.state.result_counter
-        chart = counter.build_chart(tx, visit.user.view_rights, get_reader_zone(visit.request))
     return visit.render(
         "home.html",
         mine=inbox.runs,
@@ -64,7 +60,6 @@ def show_home(visit: Visit) -> Response:
         next_schedule=next(
             (one for one in known if one.state is ScheduleState.ACTIVE and one.due_at), None
         ),
-        chart=chart,
         votes=votes,
         now=now,
         freezes=_list_active_freezes(visit.policy, now),

@@ -12,8 +12,7 @@ from bot.model.run import Run
 from bot.model.run_states import StatusDisplay, Tone
 from bot.model.text import format_sentence
 from bot.queries.host_status import HostStatus, Reachability, list_host_statuses
-from bot.web.badges import HOST_FROZEN_BADGE, HOST_LOCKED_BADGE, REACHABILITY_BADGES
-from bot.web.diagrams import ChangeTimeline, HostTile, build_timeline
+from bot.web.badges import HOST_FROZEN_BADGE, HOST_LOCKED_BADGE, REACHABILITY_BADGES, HostTile
 from bot.web.visit import Visit
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host
@@ -23,8 +22,8 @@ router = APIRouter(prefix="/hosts")
 _MAX_RUNS = 300
 _MAX_SHOWN_CHANGES = 20
 _MICROSECONDS_PER_DAY = 86_400_000_000
-# Periods of the timeline to choose from, in days.
-TIMELINE_DAYS = (1, 7, 30, 90)
+# Periods of changes to choose from, in days.
+PERIODS_IN_DAYS = (1, 7, 30, 90)
 
 HostNamePath = Annotated[str, Path(max_length=64)]
 FilterQuery = Annotated[str, Query(max_length=100)]
@@ -81,14 +80,14 @@ def show_host(
     name: HostNamePath,
     days: DaysQuery = 7,
 ) -> Response:
-    """Show one host, with a timeline of its changes of the last *days*."""
+    """Show one host, with its changes of the last *days*."""
     try:
         host = visit.policy.inventory[name]
     except UnknownHostError as error:
         raise HTTPException(404, format_sentence(str(error))[:300]) from None
     with visit.read_viewable() as tx:
         status = next(list_host_statuses(tx, visit.policy, lambda one: one.name == host.name))
-        changes, timeline = _list_changes(tx, host.name, days)
+        changes = _list_changes(tx, host.name, days)
         shown = changes[:_MAX_SHOWN_CHANGES]
         votes = runs.list_decisions_on(tx, [each.parent or each.id for each in shown])
         now = tx.now
@@ -99,19 +98,17 @@ def show_host(
         changes=shown,
         more=len(changes) > len(shown),
         votes={each.id: votes.get(each.parent or each.id, ()) for each in shown},
-        timeline=timeline,
         days=days,
-        spans=TIMELINE_DAYS,
+        spans=PERIODS_IN_DAYS,
         now=now,
     )
 
 
-def _list_changes(tx: Transaction, host: str, days: int) -> tuple[list[Run], ChangeTimeline]:
-    """Return the changes of a host in the last *days*, newest first, and their timeline."""
+def _list_changes(tx: Transaction, host: str, days: int) -> list[Run]:
+    """Return the changes of a host in the last *days*, newest first."""
     since = tx.now - days * _MICROSECONDS_PER_DAY
     found = search.search_runs(tx, search.RunFilter(host=host, since=since), most=_MAX_RUNS).runs
-    changes = [run for run in found if run.kind == "change"]
-    return changes, build_timeline(changes, since=since, until=tx.now)
+    return [run for run in found if run.kind == "change"]
 
 
 def _group_by_area(host_statuses: Sequence[HostStatus]) -> list[HostsOfArea]:

@@ -21,7 +21,7 @@ from bot.queries.run_timeline import (
     get_fact_label,
     summarise_facts,
 )
-from bot.web import badges, diagrams, terminal_text
+from bot.web import badges, terminal_text
 from bot.web.assets import STATIC_DIRECTORY
 from bot.web.deps import WebDependencies
 from bot.web.pages import list_links, list_sections
@@ -130,8 +130,6 @@ def load_templates() -> Jinja2Templates:
         "facts": get_entry_facts,
         "describe_fact": describe_fact,
         "summarise_facts": summarise_facts,
-        "gauge": diagrams.build_gauge,
-        "tree": diagrams.build_tree,
         "describe_child_run": run_states.get_child_run_display,
         "describe_outcome": run_states.describe_outcome,
         "describe_run": run_states.get_run_display,

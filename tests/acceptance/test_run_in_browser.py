@@ -25,7 +25,6 @@ from tests.bot.web.sample_runs import (
     end_run,
     start_run,
 )
-from tests.bot.web.test_diagrams import a_bond
 
 pytestmark = pytest.mark.real
 
@@ -280,21 +279,6 @@ def test_two_runs_are_compared_side_by_side(visit: Visit) -> None:
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert page.evaluate(CONTRAST) == []
         visit.keep(f"compared-{screen}")
-    assert visit.complaints == []
-
-
-def test_check_result_is_shown_as_a_chart(visit: Visit) -> None:
-    with visit.server.harness.database.transaction() as tx:
-        number = a_bond(tx)
-    visit.open(f"/runs/{number}")
-    page = visit.page
-    words = "bond0: 1 of 2 members have a link (eth0 up, eth1 down)"
-    for screen, width in visit.iterate_screens():
-        expect(page.get_by_role("img", name=words)).to_be_visible()
-        expect(page.locator("figcaption").get_by_text(words)).to_be_visible()
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate(CONTRAST) == []
-        visit.keep(f"drawn-{screen}")
     assert visit.complaints == []
 
 

@@ -51,7 +51,6 @@ def test_changes_page_ranks_changes_before_denied_runs_checks_and_events(site: S
             tx, events.ExternalEvent(hosts=("nas1",), source="deploys", title="elsewhere")
         )
     text = Page(site.browser("dora").get("/changes?host=lb1").text).text
-    assert "6 events on 1 host" in text or "4 events on 1 host" in text
     text = text.partition("Approved by Time")[2]
     places = [text.index(f"run {run.id}") for run in (done, tried)]
     seen = [text.index(f"run {check.id}"), text.index("deploys: web 4.2 went out")]

@@ -107,13 +107,11 @@ def test_host_page_shows_the_host_lock_and_the_queued_runs_in_order(site: Site):
     assert [link for link in links if link == f"/runs/{line[1].id}"]
 
 
-def test_host_page_charts_and_lists_the_changes_of_the_host(site: Site):
+def test_host_page_lists_the_changes_of_the_host(site: Site):
     with site.database.transaction() as tx:
         done = add_succeeded_run(tx, add_requested_run(tx, host="lb1"))
         other = add_succeeded_run(tx, add_requested_run(tx, host="lb2"))
-    html = site.browser("dora").get("/hosts/lb1").text
-    page = Page(html)
-    assert 'aria-label="1 change in 7 d: 1 succeeded"' in html
+    page = Page(site.browser("dora").get("/hosts/lb1").text)
     assert f"/runs/{done.id}" in page.links
     assert f"/runs/{other.id}" not in page.links
     # Who allowed it stands beside it.

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.db import locks, outbox, runs, search, stats
+from bot.db import locks, outbox, runs, search
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
@@ -126,8 +126,6 @@ class TestPlan:
                 return [one.id for one in search.search_runs(tx, run_filter).runs]
 
         assert listed() == listed(host="lb1") == []
-        with harness.database.reading() as tx:
-            assert not stats.count_results(tx, 0, tx.now + 1)
         assert listed(states=frozenset({State.PLANNED})) == [run.id]
         _request(harness, run)
         assert listed() == listed(host="lb1") == [run.id]
