@@ -33,7 +33,7 @@ from bot.cli.setup import COMMANDS as SETUP
 from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.terminal import is_quiet
 from bot.cli.tree import tree_commands
-from bot.features import load_commands, load_hooks
+from bot.features import load_checks, load_commands, load_hooks
 
 # Slow modules are imported by the command that needs them, so that `keyturn --help` is fast.
 
@@ -104,7 +104,8 @@ def doctor() -> None:
     from bot.slack.health import check_slack
     from bot.web.health import check_pages
 
-    results = list(check_installation(installation, [check_pages, check_slack]))
+    components = [check_pages, check_slack]
+    results = list(check_installation(installation, components, load_checks()))
     data = json.dumps(results_to_data(results), indent=2, ensure_ascii=False)
     # Messages of other programs may contain secrets.
     click.echo(

@@ -44,7 +44,6 @@ from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS, DeliverySender
 from bot.integrations.ticket_notes import TicketNotes
 from bot.maintenance.housekeeping import Housekeeping, Witness
-from bot.maintenance.oncall import CalendarReader
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
@@ -53,7 +52,7 @@ from bot.policy import Policy, PolicyDirectory
 from bot.queries import own_runbooks
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.form_options import FormOptions
-from bot.queries.oncall import PolicyWithDuties
+from bot.queries.policy_facts import PolicyWithFacts
 from bot.service import KeyturnService
 from bot.settings import Settings
 from bot.web import app as web
@@ -213,7 +212,9 @@ def build_foundation(
     policies.get_policy()
     spool = Spool(settings.data / f"changelog{file_suffix}.spool")
     housekeeping = Housekeeping(database, spool=spool, witnesses=_create_witnesses(settings))
-    active_policy = PolicyWithoutBanned(PolicyWithDuties(policies, database), database)
+    hooks = features.load_hooks()
+    known_policy = PolicyWithFacts(policies, database, hooks.policy_facts)
+    active_policy = PolicyWithoutBanned(known_policy, database)
     lease_keeper = LeaseKeeper()
     context = WorkflowContext(
         database,
@@ -228,7 +229,7 @@ def build_foundation(
         lease_keeper=lease_keeper,
         sites=sites,
         rate_limits=RateLimits.from_person_limit(settings.requests_a_minute),
-        hooks=features.load_hooks(),
+        hooks=hooks,
     )
     return Foundation(
         settings,
@@ -583,6 +584,7 @@ def _create_service_health(
         settings.data / f"changelog{file_suffix}.spool",
         {subject: settings.key_directory / name for subject, name in keys.items()},
         foundation.policies,
+        features.load_checks(),
     )
 
 
@@ -701,7 +703,6 @@ async def _finish_runs(keyturn: Keyturn) -> None:
 def _create_scheduler(keyturn: Keyturn) -> Scheduler:
     """Return the scheduler of periodic duties."""
     service = keyturn.service
-    calendars = CalendarReader(keyturn.policies, keyturn.database, keyturn.settings.policy)
     return Scheduler(
         [
             service.record_policy_change,
@@ -717,7 +718,6 @@ def _create_scheduler(keyturn: Keyturn) -> Scheduler:
         list_timetables=service.schedules.list_timetables,
         # In a distributed installation, the workers follow up the runs of their sites.
         slow_duties=[
-            calendars.read_due_calendars,
             *(duty for part in keyturn.parts for duty in part.duties),
             *(service.list_host_duties() if keyturn.dispatch else ()),
         ],

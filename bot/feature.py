@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
     from bot.db.database import Database
+    from bot.health import CheckWithPolicy
     from bot.model.redaction import Redactor
     from bot.policy import PolicySource
     from bot.queries.digest import DigestSection
@@ -78,6 +79,8 @@ class Feature:
     """What it does on the way of a run."""
     load_words: "Callable[[], Sequence[ChatWords]]" = tuple
     """Commands in chat."""
+    load_checks: "Callable[[], Sequence[CheckWithPolicy]]" = tuple
+    """Checks of the page Health and of `keyturn doctor`."""
     build_server_part: Callable[[ServerContext], ServerPart] = _run_nothing
     load_metrics: "Callable[[], Sequence[CollectMetrics]]" = tuple
     load_notices: "Callable[[], Sequence[BuildNotice]]" = tuple

@@ -4,7 +4,7 @@ Unlike the doctor, it contacts neither hosts nor chat, so it is cheap to check o
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,8 +19,7 @@ from bot.model.check_result import (
     create_warning_result,
 )
 from bot.model.text import format_count
-from bot.policy import NoPolicyError, PolicySource
-from bot.queries.oncall import check_calendars
+from bot.policy import NoPolicyError, Policy, PolicySource
 from bot.queries.redundancy import check_trees
 
 _SECOND = 1_000_000
@@ -31,6 +30,10 @@ _LATE_SECONDS = 120
 # Workers poll every second. A run that waits longer than this has no worker.
 _UNATTENDED_SECONDS = 15
 _OLD_KEY_DAYS = 366
+
+
+CheckWithPolicy = Callable[[Transaction, Policy], Iterable[CheckResult]]
+"""A check of a feature, which reads the database and the policy."""
 
 
 def _count_nothing() -> Mapping[str, int]:
@@ -49,7 +52,9 @@ class ServiceHealth:
     keys: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Key files by their purpose."""
     policies: PolicySource | None = None
-    """Names the on-call calendars and the fault trees."""
+    """Names the fault trees."""
+    policy_checks: Sequence[CheckWithPolicy] = ()
+    """Of the features."""
     clock: Callable[[], float] = time.time
     """Returns seconds since 1970."""
 
@@ -99,7 +104,8 @@ class ServiceHealth:
             return
         for warning in policy.warnings:
             yield create_warning_result("Policy", f"in force, but {warning}")
-        yield from check_calendars(tx, policy)
+        for check in self.policy_checks:
+            yield from check(tx, policy)
         yield from check_trees(tx, policy)
 
     def _check_log(self, tx: Transaction) -> Iterator[CheckResult]:

@@ -169,5 +169,9 @@ def _preview_request(
         return evaluate_preview(
             policy, question, person=person, source="cli", now=time.time_ns() // 1000
         )
+    from bot.queries.policy_facts import apply_facts
+
+    facts = environment.load_hooks().policy_facts if environment.load_hooks else ()
     with environment.open_database() as database, database.reading() as tx:
+        policy = apply_facts(facts, tx, policy)
         return preview_request(tx, policy, question, person=person, source="cli", behalf=behalf)

@@ -159,7 +159,7 @@ def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run
         counted = gate.authorise_run(context, tx, parent, policy)
     except gate.GateRefused as refusal:
         return gate.end_refused_run(context, tx, parent, refusal)
-    gate.record_review_requirement(tx, parent, policy, counted)
+    gate.record_review_requirement(context, tx, parent, policy, counted)
     starting = runs.move_run(tx, parent, State.STARTING)
     change_log.append_entry(tx, events.Started(digest=parent.digest), run=parent)
     return runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)

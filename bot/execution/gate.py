@@ -22,8 +22,9 @@ from bot.model.sequence import find_label
 from bot.model.text import format_sentence
 from bot.model.waiting import Waiting, WaitingFor
 from bot.policy import NoPolicyError, Policy
-from bot.queries import break_glass_rules, oncall, own_runbooks, stop_reasons
+from bot.queries import break_glass_rules, own_runbooks, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
+from bot.queries.policy_facts import apply_facts
 from bot.queries.policy_result import is_plan_outdated
 from bot.workflow import grant_rules, schedule_approval
 from bot.workflow.context import WorkflowContext
@@ -149,7 +150,7 @@ def pass_gate(
         if run.grant_id is not None:
             grant_rules.use_grant(tx, run)
         if run.parent is None:
-            record_review_requirement(tx, run, policy, counted)
+            record_review_requirement(context, tx, run, policy, counted)
         running = runs.move_run(tx, run, State.RUNNING, started_at=tx.now)
         change_log.append_entry(
             tx,
@@ -226,7 +227,7 @@ def may_send_again(context: WorkflowContext, run_before: Run, held_lease: HeldLe
 
 
 def record_review_requirement(
-    tx: Transaction, run: Run, policy: Policy, counted: ApprovalCount
+    context: WorkflowContext, tx: Transaction, run: Run, policy: Policy, counted: ApprovalCount
 ) -> None:
     """Record that another person has to review a run that starts, if its rules require that.
 
@@ -238,7 +239,7 @@ def record_review_requirement(
     if used is not None and used.activated_at is not None:
         return
     break_glass.record_start_to_review(tx, run=run.id, person=run.requested_by, reason=run.reason)
-    duties = oncall.apply_duties(tx, policy, run).duties
+    duties = apply_facts(context.hooks.policy_facts, tx, policy, run).duties
     change_log.append_entry(
         tx,
         events.ReviewRequired(
@@ -274,7 +275,7 @@ def authorise_run(
         )
         if doubt:
             raise _build_evidence_refusal(run, doubt)
-    unbanned_policy = oncall.apply_duties(tx, unbanned_policy, parent)
+    unbanned_policy = apply_facts(context.hooks.policy_facts, tx, unbanned_policy, parent)
     counted = _count_approvals(context, tx, parent, unbanned_policy)
     lacks_ticket = counted.ruling.requires_ticket and not parent.ticket
     if counted.is_met and not lacks_ticket:

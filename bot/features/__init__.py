@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bot.feature import Feature, ServerContext, ServerPart
-from bot.features import drift, erasure, mcp, notices, wait_report, webhooks
+from bot.features import drift, erasure, mcp, notices, oncall, wait_report, webhooks
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
+    from bot.health import CheckWithPolicy
     from bot.queries.digest import DigestSection
     from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
@@ -21,6 +22,7 @@ FEATURES: Sequence[Feature] = (
     erasure.FEATURE,
     mcp.FEATURE,
     notices.FEATURE,
+    oncall.FEATURE,
     wait_report.FEATURE,
     webhooks.FEATURE,
 )
@@ -52,11 +54,16 @@ def load_hooks() -> "WorkflowHooks":
 
     found = [one.load_hooks() for one in FEATURES if one.load_hooks]
     return WorkflowHooks(
+        policy_facts=[facts for one in found for facts in one.policy_facts],
         on_run_end=[hook for one in found for hook in one.on_run_end],
         list_plan_notes=[hook for one in found for hook in one.list_plan_notes],
         read_value_facts=[hook for one in found for hook in one.read_value_facts],
         build_host_duties=[hook for one in found for hook in one.build_host_duties],
     )
+
+
+def load_checks() -> "Sequence[CheckWithPolicy]":
+    return [check for one in FEATURES for check in one.load_checks()]
 
 
 def load_metrics() -> "Sequence[CollectMetrics]":

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from bot.audit import change_log, checkpoints, verification
 from bot.auth import agents
 from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
+from bot.health import CheckWithPolicy
 from bot.hosts.live_check import Runbooks, check_hosts
 from bot.maintenance.installation import Installation
 from bot.model import signing
@@ -26,7 +28,6 @@ from bot.model.text import format_count
 from bot.policy import NoPolicyError, Policy
 from bot.policy.loader import check_access, load_policy
 from bot.queries import own_runbooks
-from bot.queries.oncall import check_calendars
 from bot.queries.redundancy import check_trees
 from connectors.fleet import Fleet
 from connectors.permissions import (
@@ -46,13 +47,15 @@ _KEYS = {
 
 
 def check_records(
-    installation: Installation, policy: Policy | None = None
+    installation: Installation,
+    policy: Policy | None = None,
+    policy_checks: Sequence[CheckWithPolicy] = (),
 ) -> Iterator[CheckResult]:
     if finding := _check_settings_file(installation.settings_file):
         yield finding
     for name, about in _KEYS.items():
         yield _check_key(installation.keys / name, about)
-    yield from _check_database(installation, policy)
+    yield from _check_database(installation, policy, policy_checks)
 
 
 def _check_settings_file(file: Path) -> CheckResult | None:
@@ -84,7 +87,9 @@ def _check_key(file: Path, about: str) -> CheckResult:
     )
 
 
-def _check_database(installation: Installation, policy: Policy | None) -> Iterator[CheckResult]:
+def _check_database(
+    installation: Installation, policy: Policy | None, policy_checks: Sequence[CheckWithPolicy]
+) -> Iterator[CheckResult]:
     file = installation.embedded_file
     if file is not None and not file.exists():
         yield create_warning_result(
@@ -105,7 +110,9 @@ def _check_database(installation: Installation, policy: Policy | None) -> Iterat
             yield from _check_own_runbooks(database)
             if policy is not None:
                 with database.reading() as tx:
-                    yield from check_calendars(tx, policy, subject="on call")
+                    for check in policy_checks:
+                        for one in check(tx, policy):
+                            yield replace(one, subject=one.subject.lower())
                     yield from check_trees(tx, policy, subject="fault trees")
         except StoreUnavailable as error:
             yield (
@@ -267,13 +274,16 @@ ComponentCheck = Callable[[Installation, Policy | None], Iterator[CheckResult]]
 
 
 def check_installation(
-    installation: Installation, component_checks: Sequence[ComponentCheck]
+    installation: Installation,
+    component_checks: Sequence[ComponentCheck],
+    policy_checks: Sequence[CheckWithPolicy] = (),
 ) -> Iterator[CheckResult]:
     """Yield the results of all checks, one after the other.
 
     Args:
         installation: The installation.
         component_checks: The checks of the pages and of chat, in the order of their results.
+        policy_checks: The checks of features.
     """
     policy = _load_policy(installation)
     yield (
@@ -294,7 +304,7 @@ def check_installation(
         yield create_error_result(
             "own runbooks", f"{problem} (Keyturn does not start until they can be used)"
         )
-    yield from check_records(installation, known)
+    yield from check_records(installation, known, policy_checks)
     for check_component in component_checks:
         yield from check_component(installation, known)
     if known is not None:

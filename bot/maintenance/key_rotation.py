@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy import delete
+
 from bot.audit import change_log, events, verification
 from bot.audit.checkpoints import Checkpoint
-from bot.auth import agents, oncall, tokens
+from bot.auth import agents, tokens
 from bot.auth.tokens import ApiToken
+from bot.db import tables
 from bot.db.database import Database
 from bot.maintenance import copy_database, restore
 from bot.maintenance.durable import sync_to_disk
@@ -62,8 +65,8 @@ def rotate_signing_key(
         # Before the log names the new key, because the old one verifies the entries of tokens.
         ended = tokens.remac_tokens(tx, new)
         agents.remac_agents(tx, new)
-        # They are read again with the new key.
-        oncall.delete_readings(tx)
+        # Calendars are read again with the new key.
+        tx.sql.execute(delete(tables.oncall_reading))
         restore.end_sessions_of_everyone(tx)
         verification.append_key_change(tx, new, witnesses=witnesses, stages=stages)
     new_file.replace(file)

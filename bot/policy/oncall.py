@@ -1,4 +1,4 @@
-"""On-call: the calendars of oncall.yaml, and who is on duty by their shifts. Pure."""
+"""On-call: the calendars of oncall.yaml, and who is on duty by them. Pure."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -7,9 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from bot.model.shift import Shift
-from bot.model.times import MINUTE
-from bot.policy.people import Organisation, Text
+from bot.policy.people import Text
 from connectors.inventory import Name, Zone
 
 ROLE_PREFIX = "oncall:"
@@ -69,26 +67,6 @@ class CalendarList(BaseModel):
 
 
 @dataclass(frozen=True)
-class CalendarReading:
-    """What was read from a calendar last."""
-
-    source: str
-    """DutyCalendar.source of that time."""
-    fetched_at: int
-    """Microseconds since 1970; 0 if it was never read."""
-    next_fetch_at: int
-    shifts: Sequence[Shift]
-    error: str
-    """Why it could not be read since; "" if the last attempt succeeded."""
-
-    def is_current(self, calendar: DutyCalendar, now: int) -> bool:
-        return (
-            self.source == calendar.source
-            and now - self.fetched_at < calendar.max_age_minutes * MINUTE
-        )
-
-
-@dataclass(frozen=True)
 class Duty:
     """Who is on duty by one calendar."""
 
@@ -102,37 +80,10 @@ class Duty:
     """When the first current shift ends; 0 if there is none."""
     is_known: bool = False
     """Whether the reading is current; if not, no one is on duty."""
+    read_at: int = 0
+    """When the calendar was read last; 0 if it was never read."""
 
     @property
     def is_complete(self) -> bool:
         """Whether it is known how many people are on duty."""
         return self.is_known and not self.unclear
-
-
-def compute_duty(
-    calendar: DutyCalendar,
-    reading: CalendarReading | None,
-    organisation: Organisation,
-    now: int,
-) -> Duty:
-    """Return who is on duty now; no one by a reading that is too old."""
-    if reading is None or not reading.is_current(calendar, now):
-        return Duty()
-    current = [shift for shift in reading.shifts if shift.starts_at <= now < shift.ends_at]
-    shifts = [shift for shift in current if not shift.problem]
-    named = [(shift, _find_people(shift, organisation)) for shift in shifts]
-    return Duty(
-        people=tuple(sorted({person for _, people in named for person in people})),
-        unmatched=tuple(sorted({shift.title for shift, people in named if not people})),
-        unclear=tuple(sorted({shift.title for shift in current if shift.problem})),
-        ends_at=min((shift.ends_at for shift in shifts), default=0),
-        is_known=True,
-    )
-
-
-def _find_people(shift: Shift, organisation: Organisation) -> Sequence[str]:
-    return [
-        person.id
-        for person in organisation.people.values()
-        if person.email and person.email.casefold() in shift.addresses
-    ]

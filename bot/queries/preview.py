@@ -21,7 +21,6 @@ from bot.policy.explain import (
 )
 from bot.queries import approval_count
 from bot.queries.delegation_rules import list_active_delegates
-from bot.queries.oncall import apply_duties
 from bot.queries.standing_grants import find_grant
 from bot.queries.stop_reasons import describe_active_stop
 from runbooks._catalogue import get_kind
@@ -44,7 +43,7 @@ def preview_request(
         agent = agents.find_agent(tx, get_agent_name(person))
         origin = AgentOrigin(agent.owner if agent else "", behalf)
         question, source = replace(question, agent=origin), SOURCE
-    policy = apply_duties(tx, policy.without_people(stops.list_banned_people(tx)))
+    policy = policy.without_people(stops.list_banned_people(tx))
     areas = [
         _forecast_area(tx, policy, question, _build_run(policy, question, hosts, person, source))
         for hosts in group_hosts(policy, question)

@@ -24,7 +24,6 @@ from bot.policy.explain import parse_preview_question
 from bot.queries import redundancy, stop_reasons
 from bot.queries.break_glass_rules import check_break_glass_reason
 from bot.queries.form_options import list_requestable_hosts
-from bot.queries.oncall import list_calendars
 from bot.queries.preview import preview_request
 from bot.service import KeyturnService
 from bot.slack import parsing, policy_commands, replies, unfurls
@@ -541,11 +540,7 @@ class SlackCommands:
     def _show_owners(self, command: TypedCommand) -> Message:
         policy, team = command.policy, self._view_builder.workspace
         if not command.rest:
-            with self._database.reading(command.view_rights) as tx:
-                calendars = list_calendars(tx, policy)
-            return policy_commands.render_area_owners(
-                policy, command.person, workspace=team, calendars=calendars
-            )
+            return policy_commands.render_area_owners(policy, command.person, workspace=team)
         found = policy_commands.answer_who_command(policy, command.rest, workspace=team)
         if found is None:
             raise InvalidRequestError(

@@ -7,7 +7,7 @@ from bot.model.text import format_count
 from bot.model.times import to_datetime
 from bot.policy import Person, Policy, PolicyProblem
 from bot.policy.freezes import Freeze
-from bot.queries.oncall import CalendarStatus
+from bot.policy.oncall import Duty
 from bot.queries.redundancy import TreeOverview
 from bot.redundancy.outline import outline_tree
 from bot.slack.blocks import (
@@ -75,9 +75,7 @@ def _format_freeze_counts(active_count: int, upcoming_count: int) -> str:
     return f"{active}, {upcoming_count} upcoming" if upcoming_count else active
 
 
-def render_area_owners(
-    policy: Policy, person_id: str, *, workspace: str, calendars: Sequence[CalendarStatus] = ()
-) -> Message:
+def render_area_owners(policy: Policy, person_id: str, *, workspace: str) -> Message:
     """Show the person's own roles, the owners of each area, and who is on duty."""
     person = policy.find_person(person_id)
     parts = [rich_text_section(*_render_person(policy, person))] if person else []
@@ -86,8 +84,8 @@ def render_area_owners(
         for area in policy.organisation.areas.values()
     ]
     parts += [rich_text_section(bold("Owners")), bullet_list(*owned)]
-    if calendars:
-        on_duty = [_render_calendar(policy, one, workspace=workspace) for one in calendars]
+    if policy.calendars:
+        on_duty = [_render_duty(policy, name, workspace=workspace) for name in policy.calendars]
         parts += [rich_text_section(bold("On duty")), bullet_list(*on_duty)]
     more = "HOST, AREA or @PERSON shows more; can-i WORDS HOST shows who would approve."
     parts.append(rich_text_section(code(f"{COMMAND} who"), f" {more}"))
@@ -119,10 +117,10 @@ def answer_who_command(policy: Policy, typed_name: str, *, workspace: str) -> Me
     )
 
 
-def _render_calendar(policy: Policy, status: CalendarStatus, *, workspace: str) -> list[Inline]:
+def _render_duty(policy: Policy, calendar: str, *, workspace: str) -> list[Inline]:
     """Show who is on duty by a calendar until when, and when it was read."""
-    duty, reading = status.duty, status.reading
-    parts = [bold(status.calendar.name), ": "]
+    duty = policy.duties.get(calendar, Duty())
+    parts = [bold(calendar), ": "]
     if not duty.is_known:
         parts.append("not known, so no one is on duty")
     elif duty.people:
@@ -136,8 +134,8 @@ def _render_calendar(policy: Policy, status: CalendarStatus, *, workspace: str) 
     if duty.unclear:
         unclear = ", ".join(f"“{title}”" for title in duty.unclear)
         parts.append(f"; not understood, so it puts no one on duty: {unclear}")
-    if reading is not None:
-        parts += ["; read ", date_element(to_datetime(reading.fetched_at))]
+    if duty.read_at:
+        parts += ["; read ", date_element(to_datetime(duty.read_at))]
     return parts
 
 

@@ -1,11 +1,12 @@
 """Pages that a feature adds, and the links by which other pages lead to them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fastapi import APIRouter
 
 from bot.db.database import Transaction
+from bot.policy import Policy
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,26 @@ class HomeTile:
 
 
 @dataclass(frozen=True)
+class PageSection:
+    """A section on a page of the core."""
+
+    place: str
+    """Where it stands: `policy`."""
+    template: str
+    """Draws `section.values`."""
+    read: Callable[[Transaction, Policy], Mapping[str, object]]
+    """Returns what its template draws; nothing for no section."""
+
+
+@dataclass(frozen=True)
 class Pages:
     """The pages of a feature."""
 
-    router: APIRouter
+    router: APIRouter = field(default_factory=APIRouter)
     section: str = ""
     """The page of the menu to which they belong."""
     links: Sequence[PageLink] = ()
+    sections: Sequence[PageSection] = ()
     build_tiles: Callable[[Transaction], Sequence[HomeTile]] | None = None
     """Returns what Home shows, from what its reader may view."""
 
@@ -49,6 +63,23 @@ class ShownLink:
     address: str
     label: str
     icon: str
+
+
+@dataclass(frozen=True)
+class ShownSection:
+    """A section as a template draws it."""
+
+    template: str
+    values: Mapping[str, object]
+
+
+def read_sections(
+    pages: Sequence[Pages], place: str, tx: Transaction, policy: Policy
+) -> Sequence[ShownSection]:
+    """Read the sections of all features at a place, in the order of the features."""
+    sections = [one for each in pages for one in each.sections if one.place == place]
+    shown = [ShownSection(one.template, one.read(tx, policy)) for one in sections]
+    return [section for section in shown if section.values]
 
 
 def list_links(pages: Sequence[Pages], place: str, **variables: object) -> Sequence[ShownLink]:

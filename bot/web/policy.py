@@ -16,9 +16,9 @@ from bot.model.agents import is_agent
 from bot.model.request_form import RequestSyntaxError
 from bot.policy.explain import parse_preview_question
 from bot.policy.matrix import build_current_matrix
-from bot.queries.oncall import list_calendars
 from bot.queries.preview import preview_request
 from bot.web.health_page import can_view_health
+from bot.web.pages import read_sections
 from bot.web.visit import Visit, VisitOfPage
 
 router = APIRouter()
@@ -82,7 +82,7 @@ def _render_page(
         versions = find_newest_entries(
             tx, EntryFilter(kind=events.PolicyChanged.kind), limit=_MAX_VERSIONS
         )
-        calendars = list_calendars(tx, visit.policy)
+        sections = read_sections(visit.deps.pages, "policy", tx, visit.policy)
         grants = list_newest_active_grants(tx, visit.person)
         delegations = list_active_delegations(tx)
     return visit.render(
@@ -94,7 +94,7 @@ def _render_page(
         people=sorted(visit.policy.organisation.people.values(), key=lambda one: one.name),
         agents=agents,
         versions=versions,
-        calendars=calendars,
+        sections=sections,
         matrix=build_current_matrix(visit.policy, now, person=person),
         grants=grants,
         delegations=delegations,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from bot.db.database import Transaction
 from bot.model.run import Run
 from bot.policy import Policy
+from bot.queries.policy_facts import PolicyFacts
 from bot.queries.rebuild import ValueFact
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ BuildHostDuties = Callable[["WorkflowContext", Event], Sequence[Callable[[], obj
 class WorkflowHooks:
     """What features do at each place, in the order of the features."""
 
+    policy_facts: Sequence[PolicyFacts] = ()
+    """What they add to the policy, in the sources of requests and at the gate."""
     on_run_end: Sequence[OnRunEnd] = ()
     list_plan_notes: Sequence[ListPlanNotes] = ()
     read_value_facts: Sequence[ReadValueFacts] = ()

@@ -1,15 +1,11 @@
-"""People on duty, for tests: a calendar of the edge, and its shifts."""
+"""People on duty, for tests: by a calendar of the edge, and by what a test says."""
 
 from pathlib import Path
 
-from bot.auth import oncall
 from bot.db.database import Database
-from bot.model.shift import Shift
-from bot.policy import PolicySource
-from bot.queries.oncall import PolicyWithDuties
-from tests.bot.clock import MINUTE
-
-HOUR = 60 * MINUTE
+from bot.policy import PolicyDirectory
+from bot.policy.oncall import Duty
+from bot.queries.policy_facts import PolicyFacts, PolicyWithFacts
 
 
 def add_calendar(directory: Path) -> None:
@@ -22,20 +18,24 @@ def add_calendar(directory: Path) -> None:
     (directory / "oncall.yaml").write_text("oncall:\n  edge: {file: edge.ics, areas: [edge]}\n")
 
 
-def set_duty(
-    database: Database, policies: PolicySource, *people: str, minutes: int = 24 * 60
-) -> None:
-    """Let these people be on duty from an hour ago, for so many minutes from now."""
-    calendar = policies.get_policy().calendars["edge"]
-    with database.transaction() as tx:
-        oncall.claim_fetch(tx, calendar, seconds=0)
-        addresses = tuple(f"{name}@example.com" for name in people)
-        shift = Shift(tx.now - HOUR, tx.now + minutes * MINUTE, addresses, "Edge")
-        oncall.store_shifts(tx, calendar, [shift])
+def build_duties(**duties: Duty) -> PolicyFacts:
+    """Return the fact that people are on duty, by calendar."""
+    return PolicyFacts(
+        matter_to=lambda policy: bool(policy.calendars),
+        apply=lambda _tx, policy, _run: policy.with_duties(duties),
+    )
 
 
-def with_duties(policies: PolicySource, database: Database) -> PolicyWithDuties:
-    """Return the policy with who is on duty, looked up each time."""
+class KnownPolicy(PolicyWithFacts):
+    """A policy with facts, and the directory of its files."""
+
+    path: Path
+
+
+def with_facts(policies: PolicyDirectory, database: Database, facts: PolicyFacts) -> KnownPolicy:
+    """Return the policy with facts that are looked up each time."""
     # Each look at this clock is three seconds later, so nothing is cached.
     ticks = iter(range(0, 10**9, 3)).__next__
-    return PolicyWithDuties(policies, database, clock=ticks)
+    known = KnownPolicy(policies, database, [facts], clock=ticks)
+    known.path = policies.path
+    return known

@@ -116,13 +116,6 @@ def test_doctor_lists_one_result_for_each_subject(clinic: Clinic):
         "people",
         "hosts",
     ]
-    (clinic.place / "policy" / "oncall.yaml").write_text("oncall: {night: {file: night.ics}}\n")
-    stale = clinic.about("on call")
-    assert (stale.level, stale.message) == (
-        "warning",
-        "calendar night has no current reading, so in every area no one is on duty by it and "
-        "context.oncall is 0: it was not read yet",
-    )
 
 
 def test_doctor_prints_no_tokens_and_no_signing_secret(clinic: Clinic):

@@ -17,6 +17,7 @@ from bot.model.request_form import get_field_texts
 from bot.model.run import RefusedBy, RequestOrigin, Run, State
 from bot.model.run_states import is_on_hold
 from bot.policy.explain import AreaEvaluation, Evaluation, Preview, PreviewQuestion
+from bot.policy.oncall import Duty
 from bot.queries.preview import preview_request
 from bot.queries.run_view import RunView, build_run_view
 from bot.service import KeyturnService
@@ -24,7 +25,7 @@ from connectors.errors import DomainError
 from runbooks import load_catalogue
 from tests.bot.api.conftest import create_api_harness
 from tests.bot.db.test_grants import grant
-from tests.bot.duties import add_calendar, set_duty, with_duties
+from tests.bot.duties import add_calendar, build_duties, with_facts
 from tests.bot.harness import Harness, open_harness
 from tests.bot.slack.chat import open_chat
 from tests.bot.web.conftest import create_site
@@ -131,11 +132,15 @@ def _build_world(directory: Path, harness: Harness, world: World) -> Harness:
     inventory = directory / "inventory.yaml"
     inventory.write_text(f"{inventory.read_text()}redundant: [lb1, lb2]\n")
     (directory / "freezes.yaml").write_text(FREEZE if world.is_frozen else "freezes: []\n")
-    set_duty(harness.database, harness.policies, *world.on_duty)
     if world.is_stopped:
         with harness.database.transaction() as tx:
             stops.add_stop(tx, EVERYTHING, person="stan", why="smoke")
-    context = replace(harness.context, policies=with_duties(harness.policies, harness.database))
+    facts = build_duties(edge=Duty(world.on_duty, unmatched=("Edge",), is_known=True))
+    context = replace(
+        harness.context,
+        policies=with_facts(harness.policies, harness.database, facts),
+        hooks=replace(harness.context.hooks, policy_facts=[facts]),
+    )
     return replace(harness, context=context, service=KeyturnService(context))
 
 

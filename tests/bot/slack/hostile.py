@@ -15,8 +15,7 @@ import pytest
 from pydantic import Field
 from ruamel.yaml import YAML
 
-from bot.auth import oncall
-from bot.model.shift import Shift
+from bot.policy.oncall import Duty
 from connectors.command import Answer, Command, Query, QueryRunner, Shell
 from runbooks import (
     Change,
@@ -31,6 +30,7 @@ from runbooks import (
     load_catalogue,
 )
 from tests import toy
+from tests.bot.duties import build_duties, with_facts
 from tests.bot.harness import Harness, open_harness
 from tests.bot.slack.chat import Chat, open_chat
 
@@ -138,12 +138,8 @@ def _poison(harness: Harness, patch: pytest.MonkeyPatch) -> None:
     freezes = {"freezes": [{"name": LOUD[:120], "areas": ["storage"], **moments}]}
     yaml.dump(freezes, policy / "freezes.yaml")
     yaml.dump({"oncall": {"web": {"file": "web.ics", "areas": ["web"]}}}, policy / "oncall.yaml")
-    with harness.database.transaction() as tx:
-        calendar = harness.policies.get_policy().calendars["web"]
-        oncall.claim_fetch(tx, calendar, seconds=0)
-        shift = Shift(tx.now, tx.now + 10**12, (), " ".join(LOUD.split()))
-        unclear = replace(shift, problem=LOUD)
-        oncall.store_shifts(tx, calendar, [shift, unclear])
+    titles = (" ".join(LOUD.split()),)
+    facts = build_duties(web=Duty(unmatched=titles, unclear=titles, is_known=True))
     rules = policy / "policy.cedar"
     rules.write_text(
         f'{rules.read_text()}@id("loud")@description("{LOUD}")\n'
@@ -164,6 +160,7 @@ def _poison(harness: Harness, patch: pytest.MonkeyPatch) -> None:
         return replace(tell(host, command, **more), out=f"{SAID}\n" * 60)
 
     patch.setattr(fleet, "run_command", loudly)
+    harness.policies = cast("Any", with_facts(harness.policies, harness.database, facts))
 
 
 def forbid(harness: Harness, words: str) -> None:

@@ -9,8 +9,9 @@ import pytest
 from bot.db import runs
 from bot.model.errors import TooLate
 from bot.model.run import State
+from bot.policy.oncall import Duty
 from bot.slack.identity import IdentityService
-from tests.bot.duties import add_calendar, set_duty, with_duties
+from tests.bot.duties import add_calendar, build_duties, with_facts
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat, open_chat
@@ -40,8 +41,8 @@ async def test_approvers_get_no_direct_message_before_the_reminder_is_due(chat: 
 
 async def test_approver_on_duty_is_mentioned_before_the_other_approvers(harness: Harness):
     add_calendar(harness.policies.path)
-    set_duty(harness.database, harness.policies, "adam")
-    harness.policies = cast("Any", with_duties(harness.policies, harness.database))
+    facts = build_duties(edge=Duty(("adam",), is_known=True))
+    harness.policies = cast("Any", with_facts(harness.policies, harness.database, facts))
     async with open_chat(harness) as chat:
         await chat.type(LAMP_ON)
         [card] = chat.slack.seen_in("C0OPS")

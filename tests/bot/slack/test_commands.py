@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,15 +13,17 @@ from bot.db import runs, search
 from bot.features import load_chat
 from bot.model.run import State
 from bot.policy import Policy, PolicyDirectory
+from bot.policy.oncall import Duty
 from bot.slack import changed_command
 from bot.slack.aliases import ALIASES, Alias, expand_alias
 from bot.slack.commands import SlackCommands
 from bot.slack.run_facts import SlackRunViewBuilder
 from runbooks import load_catalogue
-from tests.bot.duties import add_calendar, set_duty
+from tests.bot.duties import add_calendar, build_duties, with_facts
+from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
-from tests.bot.slack.chat import Chat
+from tests.bot.slack.chat import Chat, open_chat
 from tests.bot.slack.json_walk import list_mentions, list_texts, walk_objects
 
 pytestmark = pytest.mark.anyio
@@ -387,16 +390,18 @@ async def test_who_command_describes_hosts_areas_and_people(
     assert list_mentions(answer.json["blocks"]) == people
 
 
-async def test_who_command_shows_who_is_on_duty(chat: Chat):
-    harness = chat.harness
+async def test_who_command_shows_who_is_on_duty(harness: Harness):
     add_calendar(harness.policies.path)
-    answer = await chat.type("who")
-    assert "On duty" in words(answer)
-    assert "edge :  not known, so no one is on duty" in words(answer)
-    set_duty(harness.database, harness.policies, "adam", "somebody")
-    answer = await chat.type("who")
-    assert list_mentions(answer.json["blocks"])[-1] == "U0ADAM"
-    assert "On duty edge :   until  ; read" in words(answer)
+    async with open_chat(harness) as chat:
+        answer = await chat.type("who")
+        assert "On duty" in words(answer)
+        assert "edge :  not known, so no one is on duty" in words(answer)
+    facts = build_duties(edge=Duty(("adam",), ends_at=2 * 10**15, is_known=True, read_at=10**15))
+    harness.policies = cast("Any", with_facts(harness.policies, harness.database, facts))
+    async with open_chat(harness) as chat:
+        answer = await chat.type("who")
+        assert list_mentions(answer.json["blocks"])[-1] == "U0ADAM"
+        assert "On duty edge :   until  ; read" in words(answer)
 
 
 async def test_who_command_with_an_unknown_name_is_refused(chat: Chat):

@@ -113,7 +113,7 @@ def test_no_command_takes_a_secret_as_argument_and_only_one_program_is_started()
         for file in sorted((ROOT / folder).rglob("*.py"))
         if STARTERS & _list_imports(file)
     ]
-    assert started == ["bot/maintenance/calendar_shifts.py"]
+    assert started == ["bot/features/oncall/calendar_shifts.py"]
 
 
 def test_subprocess_import_is_detected_by_the_test(tmp_path: Path):

@@ -2,13 +2,9 @@
 
 import pytest
 
-from bot.auth import oncall
 from bot.db import grants
-from bot.health import ServiceHealth
 from bot.model.grant_words import NewGrant
-from bot.model.shift import Shift
 from tests.agents import add_agent, get_rules_for_agents
-from tests.bot.duties import add_calendar, set_duty
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 
@@ -120,37 +116,3 @@ def test_policy_page_explains_what_an_agent_may_request_for_the_reader(site: Sit
     assert "Runs immediately" in explain("agent:triage-bot", "host changes lb1")
     assert "Needs 1 approval from" in explain("agent:triage-bot", "abusers clear lb1")
     assert "Not allowed" in explain("agent:other", "host changes lb1")
-
-
-def test_policy_page_shows_who_is_on_duty_and_until_when(site: Site) -> None:
-    harness = site.harness
-    add_calendar(site.policy)
-    browser = site.browser("dora")
-    assert "On duty edge Not known: no one has the role" in Page(browser.get("/policy").text).text
-    set_duty(harness.database, harness.policies, "adam", "olga", minutes=30)
-    page = Page(browser.get("/policy").text)
-    assert "On duty edge Adam Admin, Olga Owner Until" in page.text
-    assert "Role oncall:edge" in page.text
-    assert "valid for 60 min" in page.text
-    assert page.strange == []
-    calendar = harness.policies.get_policy().calendars["edge"]
-    with harness.database.transaction() as tx:
-        oncall.store_error(tx, calendar, "it returned status 500 <b>")
-    assert "It returned status 500 <b>" in Page(browser.get("/policy").text).text
-    with harness.database.transaction() as tx:
-        unclear = Shift(
-            tx.now, tx.now + 10**12, (), "Night <b> (UID 2)", "STATUS:OFF is not known"
-        )
-        oncall.store_shifts(tx, calendar, [unclear])
-    text = Page(browser.get("/policy").text).text
-    assert "No one" in text
-    assert "puts no one on duty: “Night <b> (UID 2)”: STATUS:OFF is not known" in text
-    set_duty(harness.database, harness.policies, "adam", "olga", minutes=30)
-    health = ServiceHealth(harness.database, policies=harness.policies)
-    [current] = [one for one in health.list_results() if one.subject == "On call"]
-    assert (current.level, current.message) == ("ok", "calendar edge has a current reading")
-    (site.policy / "oncall.yaml").write_text("oncall: {edge: {file: new.ics, areas: [edge]}}\n")
-    [stale] = [one for one in health.list_results() if one.subject == "On call"]
-    says = "calendar edge has no current reading, so in edge no one is on duty by it"
-    assert (stale.level, says in stale.message) == ("warning", True)
-    assert stale.message.endswith("context.oncall is 0: it was not read yet")

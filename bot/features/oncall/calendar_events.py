@@ -21,7 +21,7 @@ from icalendar.parser import Contentlines
 from icalendar.prop import vDuration
 from icalendar.timezone import tzp
 
-from bot.model.shift import Shift
+from bot.features.oncall.shift import Shift
 from bot.model.text import escape_to_one_line
 
 _DAY = 86_400 * 1_000_000

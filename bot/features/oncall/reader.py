@@ -4,10 +4,10 @@ import logging
 from functools import partial
 from pathlib import Path
 
-from bot.auth import oncall
 from bot.db.database import Database
+from bot.features.oncall import rows
+from bot.features.oncall.calendar_shifts import CalendarError, expand_calendar
 from bot.integrations.safe_http import DeliveryError, Resolve, request, resolve_name
-from bot.maintenance.calendar_shifts import CalendarError, expand_calendar
 from bot.model.text import escape_to_one_line
 from bot.policy import NoPolicyError, PolicySource
 from bot.policy.oncall import DutyCalendar
@@ -43,10 +43,10 @@ class CalendarReader:
         if not calendars:
             return
         with self._database.reading() as tx:
-            readings, now = oncall.list_readings(tx), tx.now
+            readings, now = rows.list_readings(tx), tx.now
         if readings.keys() - calendars.keys():
             with self._database.transaction() as tx:
-                oncall.delete_readings(tx, except_names=[*calendars])
+                rows.delete_other_readings(tx, [*calendars])
         for name, calendar in calendars.items():
             last = readings.get(name)
             if last is None or last.source != calendar.source or now >= last.next_fetch_at:
@@ -54,7 +54,7 @@ class CalendarReader:
 
     def _read_if_claimed(self, calendar: DutyCalendar) -> None:
         with self._database.transaction() as tx:
-            if not oncall.claim_fetch(tx, calendar, seconds=_FETCH_SECONDS):
+            if not rows.claim_fetch(tx, calendar, seconds=_FETCH_SECONDS):
                 return
             now = tx.now
         try:
@@ -63,12 +63,12 @@ class CalendarReader:
             reason = escape_to_one_line(str(error))[:300]
             log.error("calendar %s: %s", calendar.name, reason)
             with self._database.transaction() as tx:
-                oncall.store_error(tx, calendar, reason)
+                rows.store_error(tx, calendar, reason)
         else:
             for title, problem in {(one.title, one.problem) for one in shifts if one.problem}:
                 log.warning("calendar %s: event “%s”: %s", calendar.name, title, problem)
             with self._database.transaction() as tx:
-                oncall.store_shifts(tx, calendar, shifts)
+                rows.store_shifts(tx, calendar, shifts)
 
     def _read(self, calendar: DutyCalendar) -> bytes:
         """Return a calendar. Raises DeliveryError, OSError and ValueError."""

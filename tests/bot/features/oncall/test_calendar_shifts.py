@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from bot.maintenance.calendar_shifts import CalendarError, expand_calendar, list_shifts
-from bot.model.shift import Shift
+from bot.features.oncall.calendar_shifts import CalendarError, expand_calendar, list_shifts
+from bot.features.oncall.shift import Shift
 
 # As https://support.pagerduty.com/main/docs/schedules-in-apps exports it: the attendee is a bare
 # address, and times are in UTC.

@@ -14,9 +14,10 @@ from bot.model.signing import SigningKey
 from bot.service import KeyturnService
 from tests.bot.clock import MINUTE, Clock
 from tests.bot.databases import create_sqlite_database
-from tests.bot.duties import HOUR, add_calendar, set_duty, with_duties
+from tests.bot.duties import add_calendar
+from tests.bot.features.oncall.calendars import HOUR, set_duty, with_duties
+from tests.bot.features.oncall.test_duties import ALONE
 from tests.bot.harness import WEB, Harness, open_harness
-from tests.bot.policy.test_oncall import ALONE
 from tests.policies import get_starter_rules
 from tests.toy import SetAll, SetSwitch, ShowSwitches
 

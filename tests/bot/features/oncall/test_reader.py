@@ -4,6 +4,7 @@ import http.server
 import ssl
 import threading
 from collections.abc import Generator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,17 +12,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bot.auth import oncall
 from bot.db import tables
-from bot.db.database import Database
-from bot.maintenance.oncall import CalendarReader
-from bot.model.signing import SigningKey
+from bot.db.database import StoreUnavailable
+from bot.features.oncall import rows
+from bot.features.oncall.reader import CalendarReader
+from bot.features.oncall.rows import CalendarReading
+from bot.features.oncall.status import check_calendars, list_calendars
+from bot.maintenance.key_rotation import rotate_signing_key
+from bot.model.signing import create_signing_key, load_signing_key
 from bot.policy import Policy
-from bot.policy.oncall import CalendarReading
-from bot.queries.oncall import PolicyWithDuties, check_calendars, list_calendars
+from bot.queries.policy_facts import PolicyWithFacts
 from tests.bot.clock import MINUTE, Clock
 from tests.bot.databases import create_sqlite_database
-from tests.bot.duties import add_calendar, with_duties
+from tests.bot.duties import add_calendar
+from tests.bot.features.oncall.calendars import with_duties
 from tests.playground.tls import create_certificate
 from tests.policies import write_policy
 
@@ -90,13 +94,13 @@ class Installation:
 
     directory: Path
     database: Clock
-    policies: PolicyWithDuties
+    policies: PolicyWithFacts
     reader: CalendarReader
 
     def read(self) -> CalendarReading:
         self.reader.read_due_calendars()
         with self.database.reading() as tx:
-            return oncall.list_readings(tx)["edge"]
+            return rows.list_readings(tx)["edge"]
 
     def get_policy(self) -> Policy:
         return self.policies.get_policy()
@@ -112,7 +116,7 @@ def installation(tmp_path: Path) -> Generator[Installation]:
     files = write_policy(directory)
     add_calendar(directory)
     (directory / "edge.ics").write_bytes(build_calendar())
-    key = SigningKey.create()
+    key = create_signing_key(tmp_path / "changelog.key")
     create_sqlite_database(tmp_path / "keyturn.db", key).close()
     database = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", key)
     yield Installation(
@@ -256,6 +260,21 @@ def test_forged_calendar_reading_puts_nobody_on_duty(
         assert installation.on_duty == {"dora"}
 
 
+def test_calendar_is_read_again_after_a_rotation_of_the_key(
+    installation: Installation, tmp_path: Path
+) -> None:
+    installation.read()
+    assert installation.on_duty == {"dora"}
+    rotate_signing_key(installation.database, tmp_path / "changelog.key")
+    new = Clock(
+        f"sqlite:///{tmp_path / 'keyturn.db'}", load_signing_key(tmp_path / "changelog.key")
+    )
+    with closing(new), new.transaction() as tx:
+        assert rows.list_readings(tx) == {}
+        # It is not reported as forged.
+        assert tx.signing_key.forged_rows == {}
+
+
 def test_a_changed_calendar_counts_only_once_it_is_read(installation: Installation) -> None:
     installation.read()
     (installation.directory / "other.ics").write_bytes(build_calendar("x@example.com"))
@@ -270,13 +289,17 @@ def test_a_changed_calendar_counts_only_once_it_is_read(installation: Installati
 
 
 def test_nobody_is_on_duty_while_the_database_cannot_be_read(
-    installation: Installation, tmp_path: Path
+    installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def fail() -> None:
+        raise StoreUnavailable("the database does not answer")
+
     installation.read()
-    missing = Database(f"sqlite:///{tmp_path / 'missing' / 'keyturn.db'}")
-    policy = PolicyWithDuties(installation.policies, missing).get_policy()
-    assert policy.list_on_duty("edge") == set()
-    missing.close()
+    assert installation.on_duty == {"dora"}
+    with monkeypatch.context() as patch:
+        patch.setattr(installation.database, "reading", fail)
+        assert installation.on_duty == set()
+    assert installation.on_duty == {"dora"}
 
 
 def test_policy_is_cached_while_the_same_people_are_on_duty(

@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from bot.model.shift import Shift
+from bot.features.oncall.duties import compute_duty
+from bot.features.oncall.rows import CalendarReading
+from bot.features.oncall.shift import Shift
 from bot.model.text import format_sentence
 from bot.policy import NoPolicyError, Policy, PolicyRequest
 from bot.policy.explain import evaluate_request
 from bot.policy.loader import load_policy
 from bot.policy.matrix import build_matrix
-from bot.policy.oncall import NO_DUTIES, CalendarReading, DutyCalendar, compute_duty
+from bot.policy.oncall import NO_DUTIES, DutyCalendar
 from tests.bot.duties import add_calendar
 from tests.policies import get_starter_rules, write_policy
 

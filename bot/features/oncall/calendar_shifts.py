@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
-from bot.model.shift import Shift, decode_shifts, encode_shifts
+from bot.features.oncall.shift import Shift, decode_shifts, encode_shifts
 
 # So far ahead shifts are read: longer than the oldest reading that counts. Shifts of the last day
 # are kept too, because a running run is judged by its start.
@@ -60,7 +60,7 @@ def list_shifts(text: bytes, *, zone: str, now: int) -> Sequence[Shift]:
         ValueError: The calendar is not valid, or has too many events.
     """
     # Only the program needs the libraries.
-    from bot.maintenance.calendar_events import Window, iterate_shifts
+    from bot.features.oncall.calendar_events import Window, iterate_shifts
 
     window = Window(ZoneInfo(zone), now - _DAY, now + DAYS * _DAY)
     current = [

@@ -4,6 +4,7 @@ A row gives people a role, so only what Keyturn wrote counts.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import delete, select, update
@@ -11,11 +12,32 @@ from sqlalchemy import delete, select, update
 from bot.auth import row_mac
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.model.shift import Shift, decode_shifts, encode_shifts
-from bot.policy.oncall import CalendarReading, DutyCalendar
+from bot.features.oncall.shift import Shift, decode_shifts, encode_shifts
+from bot.model.times import MINUTE
+from bot.policy.oncall import DutyCalendar
 
 _TABLE = tables.oncall_reading
 _SECOND = 1_000_000
+
+
+@dataclass(frozen=True)
+class CalendarReading:
+    """What was read from a calendar last."""
+
+    source: str
+    """DutyCalendar.source of that time."""
+    fetched_at: int
+    """Microseconds since 1970; 0 if it was never read."""
+    next_fetch_at: int
+    shifts: Sequence[Shift]
+    error: str
+    """Why it could not be read since; "" if the last attempt succeeded."""
+
+    def is_current(self, calendar: DutyCalendar, now: int) -> bool:
+        return (
+            self.source == calendar.source
+            and now - self.fetched_at < calendar.max_age_minutes * MINUTE
+        )
 
 
 def list_readings(tx: Transaction) -> Mapping[str, CalendarReading]:
@@ -61,9 +83,9 @@ def store_error(tx: Transaction, calendar: DutyCalendar, error: str) -> None:
     _store(tx, calendar, {"error": error})
 
 
-def delete_readings(tx: Transaction, *, except_names: Sequence[str] = ()) -> None:
-    """Delete the readings of calendars that are not named any more, or all."""
-    tx.sql.execute(delete(_TABLE).where(_TABLE.c.name.not_in(except_names)))
+def delete_other_readings(tx: Transaction, names: Sequence[str]) -> None:
+    """Delete the readings of calendars that are not named any more."""
+    tx.sql.execute(delete(_TABLE).where(_TABLE.c.name.not_in(names)))
 
 
 def _lock(tx: Transaction, calendar: DutyCalendar) -> Any:

@@ -1,0 +1,61 @@
+"""Who is on duty by the shifts of calendars, as a fact of the policy."""
+
+from collections.abc import Sequence
+
+from bot.db.database import Transaction
+from bot.features.oncall import rows
+from bot.features.oncall.rows import CalendarReading
+from bot.features.oncall.shift import Shift
+from bot.model.run import Run, State
+from bot.policy import Organisation, Policy
+from bot.policy.oncall import Duty, DutyCalendar
+from bot.queries.policy_facts import PolicyFacts
+
+
+def apply_duties(tx: Transaction, policy: Policy, run: Run | None = None) -> Policy:
+    """Return the policy with the roles of the people on duty now, as the gate judges a run.
+
+    A running run is judged by those of its start, so that the end of a shift interrupts nothing.
+    """
+    at = run.started_at if run and run.state is State.RUNNING else None
+    readings = rows.list_readings(tx)
+    duties = {
+        name: compute_duty(calendar, readings.get(name), policy.organisation, at or tx.now)
+        for name, calendar in policy.calendars.items()
+    }
+    return policy if duties == policy.duties else policy.with_duties(duties)
+
+
+FACTS = PolicyFacts(matter_to=lambda policy: bool(policy.calendars), apply=apply_duties)
+
+
+def compute_duty(
+    calendar: DutyCalendar,
+    reading: CalendarReading | None,
+    organisation: Organisation,
+    now: int,
+) -> Duty:
+    """Return who is on duty now; no one by a reading that is too old."""
+    if reading is None:
+        return Duty()
+    if not reading.is_current(calendar, now):
+        return Duty(read_at=reading.fetched_at)
+    current = [shift for shift in reading.shifts if shift.starts_at <= now < shift.ends_at]
+    shifts = [shift for shift in current if not shift.problem]
+    named = [(shift, _find_people(shift, organisation)) for shift in shifts]
+    return Duty(
+        people=tuple(sorted({person for _, people in named for person in people})),
+        unmatched=tuple(sorted({shift.title for shift, people in named if not people})),
+        unclear=tuple(sorted({shift.title for shift in current if shift.problem})),
+        ends_at=min((shift.ends_at for shift in shifts), default=0),
+        is_known=True,
+        read_at=reading.fetched_at,
+    )
+
+
+def _find_people(shift: Shift, organisation: Organisation) -> Sequence[str]:
+    return [
+        person.id
+        for person in organisation.people.values()
+        if person.email and person.email.casefold() in shift.addresses
+    ]
