@@ -11,7 +11,6 @@ from fastapi.responses import JSONResponse
 from bot.api import (
     calendar,
     catalogue,
-    compare,
     errors,
     form_options,
     health,
@@ -37,8 +36,6 @@ _MODULES = (
     hosts,
     rebuild,
     timeline,
-    # Before runs: /runs/{number} would match /runs/compare.
-    compare,
     plans,
     runs,
     undo,

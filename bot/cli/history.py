@@ -1,4 +1,4 @@
-"""`keyturn changed`, `pending`, `compare`, `calendar` and `views`."""
+"""`keyturn changed`, `pending`, `calendar` and `views`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,7 +12,6 @@ from bot.cli.client import (
     pass_service,
 )
 from bot.cli.completion import complete
-from bot.cli.context import RecordNumber
 from bot.cli.formatting import format_counter_proposal
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import (
@@ -22,8 +21,6 @@ from bot.cli.terminal import (
     print_table,
     to_local_time,
 )
-
-_DIFF_SIGNS = {"changed": ("-", "+"), "left": ("-", "+"), "right": ("-", "+"), "alike": (" ", " ")}
 
 
 @click.command("changed")
@@ -80,32 +77,6 @@ def list_pending_runs(service: ServiceClient) -> None:
     print_result(result, lines, empty_message="Nothing pending.")
 
 
-@click.command("compare")
-@click.argument(
-    "numbers",
-    nargs=-1,
-    required=True,
-    type=RecordNumber(),
-    metavar="[RUN] RUN",
-    shell_complete=complete("run"),
-)
-@pass_service
-def compare_runs(service: ServiceClient, *, numbers: tuple[int, ...]) -> None:
-    """Compare two runs line by line. With one RUN, compare it with the previous run of the
-    same command.
-
-    For example: keyturn compare 7 12
-    """
-    match numbers:
-        case (b,):
-            result = service.get("/runs/compare", b=b)
-        case (a, b):
-            result = service.get("/runs/compare", a=a, b=b)
-        case _:
-            raise click.UsageError("give one or two runs")
-    print_result(result, [*_format_comparison(result)])
-
-
 @click.command("calendar")
 @click.option(
     "--days", type=click.IntRange(1, 92), default=30, show_default=True, help="Days to show."
@@ -155,7 +126,6 @@ def list_saved_views(service: ServiceClient) -> None:
 COMMANDS = (
     list_changes,
     list_pending_runs,
-    compare_runs,
     show_calendar,
     freeze_commands,
     list_saved_views,
@@ -197,34 +167,6 @@ def _format_counter_proposal(one: Mapping[str, Any]) -> Iterator[str]:
     first, *more = format_counter_proposal(one["run"], one)
     yield f"{one['run']['id']:>6}  {first}"
     yield from (f"        {line}" for line in more)
-
-
-def _format_comparison(comparison: Mapping[str, Any]) -> Iterator[str]:
-    left, right = comparison["left"], comparison["right"]
-    if left is None:
-        yield f"No earlier run of this command: {right['title']}."
-        return
-    yield f"- run {left['id']}: {left['title']}"
-    yield f"+ run {right['id']}: {right['title']}"
-    for section in comparison["sections"]:
-        count = section["differing"]
-        differing = (
-            f"{count} line{'s' * (count > 1)} differ{'s' * (count == 1)}" if count else "equal"
-        )
-        yield f"\n{section['title']}: {differing}"
-        for line in section["lines"]:
-            yield from _format_compared_line(line)
-
-
-def _format_compared_line(line: Mapping[str, Any]) -> Iterator[str]:
-    if line["kind"] == "folded":
-        yield f"  … {line['folded']} equal lines"
-        return
-    left_sign, right_sign = _DIFF_SIGNS[line["kind"]]
-    if line["left"] is not None:
-        yield f"{left_sign} {line['left']}"
-    if line["right"] is not None and line["kind"] != "alike":
-        yield f"{right_sign} {line['right']}"
 
 
 def _build_calendar_rows(day: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -28,7 +28,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
         *("pending", "approve", "deny", "counter", "accept"),
         *("question", "answer", "reassign"),
     ),
-    "Runs": ("runs", "run", "changed", "compare", "views"),
+    "Runs": ("runs", "run", "changed", "views"),
     "Runbooks": ("runbooks", "runbook"),
     "Inventory and policy": ("hosts", "locks", "policy", "tree"),
     "Schedules": ("schedule", "calendar", "freeze"),

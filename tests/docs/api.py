@@ -34,7 +34,7 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "runs": (
         "Runs",
-        ("listRuns", "getRun", "getProgress", "compareRuns", "verifyRun", "undoSelection"),
+        ("listRuns", "getRun", "getProgress", "verifyRun", "undoSelection"),
     ),
     "decisions": (
         "Decisions",

@@ -272,7 +272,6 @@ def _record_runs(service: _Service) -> None:
     service.call("verifyRun", "dora", f"POST /runs/{run}/verify")
     service.call("undoRun", "dora", f"POST /runs/{run}/undo", {"reason": "it attacks again"})
     service.call("repeatRun", "dora", f"POST /runs/{run}/again", {"reason": "ticket 4712"})
-    service.call("compareRuns", "dora", "GET /runs/compare", a=run, b=run + 1)
     plan = service.call(
         "planRun", "dora", "POST /plans", {"request": "abusers clear lb2 203.0.113.9"}
     )

@@ -38,7 +38,6 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/log/verify"): (READERS, 200, None),
     ("GET", "/policy/preview"): (READERS, 200, None),
     ("GET", "/runs"): (READERS, 200, None),
-    ("GET", "/runs/compare"): (READERS, 200, None),
     ("GET", "/runs/{number}"): (READERS, 200, None),
     ("GET", "/runs/{number}/progress"): (READERS, 200, None),
     ("POST", "/runs/{number}/verify"): (READERS, 200, None),
@@ -82,7 +81,6 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
 }
 QUERY: dict[str, dict[str, Any]] = {
     "/policy/preview": {"request": "toy set lb1"},
-    "/runs/compare": {"b": 2},
     "/hosts/{name}/options": {"runbook": "toy set"},
     "/calendar/cron": {"cron": "0 3 * * *"},
 }

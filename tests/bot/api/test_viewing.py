@@ -44,7 +44,6 @@ ROUTES = {
     ("POST", "/log/verify"): "refuses",
     ("GET", "/policy/preview"): "tells of none",
     ("GET", "/runs"): "leaves out",
-    ("GET", "/runs/compare"): "run",
     ("GET", "/runs/{number}"): "run",
     ("GET", "/runs/{number}/progress"): "run",
     ("POST", "/runs/{number}/verify"): "run",
@@ -120,7 +119,7 @@ def _of(decision: str) -> list[tuple[str, str]]:
 
 def _ask(program: TestClient, method: str, path: str, number: int) -> tuple[int, str]:
     """Return the status and the text, in which the number is left out."""
-    query = {"b": number} if path == "/runs/compare" else QUERY.get(path)
+    query = QUERY.get(path)
     if path == "/log":
         query = {"limit": 500}
     answer = program.request(

@@ -37,7 +37,6 @@ COMMANDS = {
     "changelog rotate-key": "key",
     "changelog show": READ_ONLY,
     "changelog verify": READ_ONLY,
-    "compare": SERVICE,
     "completion": READ_ONLY,
     "counter": SERVICE,
     "db check": READ_ONLY,

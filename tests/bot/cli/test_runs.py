@@ -497,20 +497,6 @@ def test_run_resolve_command_settles_an_unknown_outcome_for_owners_only(cli_serv
     assert "only a run with an unknown outcome can be resolved" in late.stderr
 
 
-def test_compare_command_prints_differences_as_text_and_json(cli_service: CliService):
-    with cli_service.service.keyturn.database.transaction() as tx:
-        first = sample_runs.add_succeeded_run(tx, sample_runs.add_requested_run(tx, host="lb2")).id
-        again = sample_runs.add_requested_run(tx, host="lb2", reason="once more\x1b[31m")
-        second = sample_runs.add_succeeded_run(tx, again).id
-    lines = cli_service.type("dora", "compare", str(first), str(second)).stdout.splitlines()
-    assert lines[0].startswith(f"- run {first}: ")
-    assert "+ reason: once more\\x1b[31m" in lines
-    assert cli_service.type("dora", "compare", str(second)).stdout.splitlines() == lines
-    assert cli_service.read_json("dora", "compare", str(first), str(second))["differing"] > 0
-    assert cli_service.type("dora", "compare", "999", "1").exit_code == 3
-    assert cli_service.type("dora", "compare", "1", "2", "3").exit_code == 2
-
-
 def test_changed_command_lists_changes_with_their_approvers(cli_service: CliService):
     with cli_service.service.keyturn.database.transaction() as tx:
         done = sample_runs.add_succeeded_run(tx, sample_runs.add_requested_run(tx, host="web1")).id
