@@ -87,7 +87,8 @@ def _judge_reading(event: Event, reading: EventReading | None, *, oldest: int) -
     """Return what is known now: what was not read, or not lately, is unknown."""
     read, reached = ("checked", "checked") if event.check else ("contacted", "reached")
     if reading is None:
-        return _EventStatus(UNKNOWN, f"was never {read}")
+        # Runs may well have contacted the host of a leg: that is no reading of the leg.
+        return _EventStatus(UNKNOWN, "is not read yet")
     at = format_deadline(reading.read_at)
     if reading.read_at < oldest:
         words = f"is unknown: last {read} {at}"

@@ -55,7 +55,7 @@ _FACT_LABELS: Mapping[str, str] = {
     "granted_by": "Granted by",
     "granted_to": "Granted to",
     "guard_override": "Guard override",
-    "healthy": "No problem found",
+    "healthy": "Healthy",
     "lapses_at": "Approval of the schedule ends",
     "legs": "Redundant parts",
     "on_behalf_of": "On behalf of",

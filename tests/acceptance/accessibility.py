@@ -49,6 +49,8 @@ NO_PAGES = {
     "/oidc/callback",
 }
 TREE = "balancers"
+# Its name stands in labels, where it must fit.
+LONGEST_ZONE = "America/North_Dakota/New_Salem"
 # What pages look like where something does not fit, is not there, or is in the way.
 STATES = (
     "/nope",
@@ -131,7 +133,9 @@ def open_sample_pages(directory: Path) -> Generator[tuple[Server, dict[str, int]
 @contextmanager
 def open_visit(browser: Browser, server: Server) -> Generator[Visit]:
     """Sign an owner in, in a window that loads axe with every page."""
-    visit = open_window(browser, server, reduced_motion="reduce", viewport=DESK)
+    visit = open_window(
+        browser, server, reduced_motion="reduce", viewport=DESK, timezone_id=LONGEST_ZONE
+    )
     # Once for all pages to come, and not sent anew for each.
     visit.page.context.add_init_script(path=AXE)
     visit.sign_in("olga")

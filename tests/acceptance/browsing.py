@@ -118,7 +118,8 @@ def keep_picture(page: Page, name: str) -> None:
 
 
 def open_window(browser: Browser, server: Server, **options: Any) -> Visit:
-    context = browser.new_context(timezone_id="Asia/Tokyo", locale="en-GB", **options)
+    options = {"timezone_id": "Asia/Tokyo", "locale": "en-GB"} | options
+    context = browser.new_context(**options)
     page = context.new_page()
     complaints: list[str] = []
 

@@ -26,6 +26,7 @@ def test_rebuild_page_lists_values_and_what_it_cannot_repeat(site: Site):
         "toy keep lb1 lamp on 1 command set lamp on run 1",
         "Not repeated They set no lasting value toy break lb1 fan : 1 time, last in run 2",
         "irreversible",
+        "One request with one plan: 1 value. Keyturn shows the plan first.",
     ):
         assert text in page.text
     assert HOSTILE not in answer.text

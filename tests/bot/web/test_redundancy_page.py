@@ -6,7 +6,7 @@ import pytest
 
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.toy import TakeDown
+from tests.toy import ShowSwitches, TakeDown
 
 TREE = """\
 says: The shop
@@ -34,6 +34,12 @@ def test_redundancy_page_lists_services_with_their_margin(site: Site):
     assert "The shop 2 Survives 1 more failure – –" in page.text
     assert "/redundancy/shop" in page.links
     assert page.strange == []
+
+
+def test_leg_is_not_read_yet_when_only_another_run_contacted_its_host(site: Site):
+    site.harness.request(ShowSwitches(host="lb1"))
+    page = Page(site.browser("dora").get("/redundancy/shop").text)
+    assert "lb1 is down Not read yet" in page.text
 
 
 def test_fault_tree_page_shows_down_hosts_and_hosts_held_by_runs(site: Site):

@@ -40,6 +40,7 @@ def test_schedules_page_without_schedules_says_so(site: Site):
 def test_schedules_page_shows_hostile_names_as_text(site: Site):
     _start_schedule(site.harness)
     browser = site.browser("olga")
+    assert "next scheduled: &lt;b&gt;nightly" in browser.get("/").text
     for address in ("/schedules", "/schedules/1"):
         shown = browser.get(address).text
         assert "&lt;b&gt;nightly" in shown
