@@ -96,8 +96,8 @@ DENIAL = "not during the sale"
 # Who types what, how Olga decides, and the state of the run in the end.
 _REQUESTS = (
     (DORA, "abusers show lb1 http", "", State.SUCCEEDED),
-    (DORA, "uptime check web1 because the shop is slow", "", State.SUCCEEDED),
-    (DORA, "abusers mark lb2 192.0.2.77 because of a scan", DENIAL, State.DENIED),
+    (DORA, "hidepid show web1 because the audit asks for it", "", State.SUCCEEDED),
+    (DORA, "abusers mark lb2 192.0.2.77 because it scans the shop", DENIAL, State.DENIED),
     (STAN, "hidepid show db1", "", State.SUCCEEDED),
     (OLGA, "abusers tables lb2", "", State.SUCCEEDED),
     (DORA, f"abusers clear lb1 {ABUSER} because a customer called", "Approve", State.SUCCEEDED),
