@@ -24,7 +24,7 @@ pytestmark = pytest.mark.real
 
 
 # No test opens more than a part of the pages, so that none takes long.
-_PARTS = 6
+_PARTS = 8
 
 
 @pytest.fixture(scope="module", params=range(_PARTS))
