@@ -24,11 +24,9 @@ from bot.execution.recovery import RecoveryService
 from bot.model.errors import InvalidRequestError
 from bot.model.run import RefusedBy, RequestOrigin, Run, State
 from bot.model.sequence import UndoSelection
-from bot.model.view_rights import ViewRights
 from bot.policy import NoPolicyError, PolicySource
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.own_runbooks import OwnRunbookState
-from bot.queries.rebuild import Rebuild, read_rebuild
 from bot.workflow import (
     approvals,
     bans,
@@ -39,7 +37,6 @@ from bot.workflow import (
     questions,
     reminders,
     requests,
-    sequences,
     stopping,
     undo,
 )
@@ -49,7 +46,7 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.delegations import DelegationActions
 from bot.workflow.enrol_factor import FactorEnrolment
 from bot.workflow.finish import end_run
-from bot.workflow.hooks import NO_WORKFLOW_HOOKS, WorkflowHooks, read_value_facts
+from bot.workflow.hooks import NO_WORKFLOW_HOOKS, WorkflowHooks
 from bot.workflow.policy_changes import PolicyRecorder
 from bot.workflow.requests import RequestTerms
 from bot.workflow.schedules import ScheduleActions
@@ -238,32 +235,6 @@ class KeyturnService:
             selection,
             RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only),
         )
-
-    def request_rebuild(
-        self,
-        host: str,
-        *,
-        new_host: str,
-        person: str,
-        origin: RequestOrigin,
-        reason: str = "",
-        ticket: str = "",
-        plan_only: bool = False,
-    ) -> Run:
-        """Request on a new host what Keyturn has set on another, as one request."""
-        return sequences.request_rebuild(
-            self._context,
-            host,
-            new_host,
-            RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only),
-        )
-
-    def read_rebuild(self, host: str, *, view_rights: ViewRights | None) -> Rebuild:
-        """Return what Keyturn has set on a host, from the runs that may be viewed."""
-        with self._context.database.reading(view_rights) as tx:
-            return read_rebuild(
-                tx, self._context.runbooks, host, read_value_facts(self._context, tx, host)
-            )
 
     def request_plan(self, number: int, *, person: str, digest: str, reason: str = "") -> Run:
         """Request what a plan shows. digest, reason: as for plans.request_plan()."""

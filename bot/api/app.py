@@ -21,7 +21,6 @@ from bot.api import (
     policy,
     preview,
     progress,
-    rebuild,
     runs,
     schedules,
     timeline,
@@ -34,7 +33,6 @@ from bot.api.run_event import receive_run_event
 _MODULES = (
     catalogue,
     hosts,
-    rebuild,
     timeline,
     plans,
     runs,

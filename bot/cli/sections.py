@@ -22,7 +22,7 @@ from bot.cli.context import (
 _SECTIONS: Mapping[str, Sequence[str]] = {
     "Requests": (
         *("request", "plan", "submit", "replan", "again"),
-        *("undo", "rebuild", "withdraw"),
+        *("undo", "withdraw"),
     ),
     "Decisions": (
         *("pending", "approve", "deny", "counter", "accept"),

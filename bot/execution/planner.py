@@ -22,7 +22,7 @@ from bot.model.sequence import UNDONE_RUNS
 from bot.model.tickets import TicketAnswer
 from bot.policy import Policy
 from bot.queries import own_runbooks
-from bot.queries.rebuild import fold_runs
+from bot.queries.folded_runs import fold_runs
 from bot.queries.undo import describe_changes_since
 from bot.workflow.context import WorkflowContext
 from connectors.command import Command, Query, quote_text

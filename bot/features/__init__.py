@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bot.feature import Feature, ServerContext, ServerPart
-from bot.features import drift, erasure, mcp, notices, oncall, wait_report, webhooks
+from bot.features import drift, erasure, mcp, notices, oncall, rebuild, wait_report, webhooks
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -23,6 +23,7 @@ FEATURES: Sequence[Feature] = (
     mcp.FEATURE,
     notices.FEATURE,
     oncall.FEATURE,
+    rebuild.FEATURE,
     wait_report.FEATURE,
     webhooks.FEATURE,
 )

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from bot.db.database import Transaction
 from bot.model.run import Run
 from bot.policy import Policy
+from bot.queries.folded_runs import ValueFact
 from bot.queries.policy_facts import PolicyFacts
-from bot.queries.rebuild import ValueFact
 
 if TYPE_CHECKING:
     from bot.workflow.context import WorkflowContext

@@ -10,72 +10,15 @@ from bot.db import runs
 from bot.db.runs import NewRun
 from bot.model.agents import is_agent
 from bot.model.errors import InvalidRequestError
-from bot.model.request_form import format_request, get_field_texts
 from bot.model.run import Run, format_title
-from bot.model.sequence import LEFT_OUT, MAX_PARTS, REBUILD, label_part, list_parts
+from bot.model.sequence import MAX_PARTS, label_part, list_parts
 from bot.policy import Policy
-from bot.queries.rebuild import SetValue, describe_left_out, read_rebuild
 from bot.workflow.context import WorkflowContext
-from bot.workflow.hooks import read_value_facts
 from bot.workflow.requests import (
     RequestTerms,
-    check_host,
     get_terms_of_run,
     record_new_request,
 )
-from connectors.errors import UnknownHostError
-from runbooks import AnyRunbook
-
-
-def request_rebuild(
-    context: WorkflowContext, host: str, new_host: str, terms: RequestTerms
-) -> Run:
-    """Request on a new host what Keyturn has set on another.
-
-    Raises:
-        InvalidRequestError: The new host is not in the inventory or cannot have a value, or there
-            is nothing to set.
-    """
-    policy = context.policies.get_policy()
-    with context.database.reading(policy.get_view_rights(terms.person)) as tx:
-        rebuild = read_rebuild(tx, context.runbooks, host, read_value_facts(context, tx, host))
-        name = policy.get_person_name(terms.person)
-        left_out = describe_left_out(tx, rebuild.hidden_keys, name)
-    if not rebuild.values:
-        why = f". Left out: {left_out}" if left_out else ""
-        raise InvalidRequestError(f"no value that Keyturn has set on {host} is known{why}")
-    requests = [_build_request(context, one, new_host) for one in rebuild.values]
-    for request in requests:
-        check_host(policy, request)
-    try:
-        area = policy.get_area(new_host).name
-    except UnknownHostError as error:
-        raise InvalidRequestError(str(error)) from None
-    parts = [
-        NewRun(
-            runbook=request.words,
-            kind="change",
-            values=get_field_texts(request),
-            request=format_request(request),
-            host=new_host,
-            area=area,
-            **get_terms_of_run(terms),
-        )
-        for request in requests
-    ]
-    title = f"{REBUILD} {host} on {new_host}"
-    facts = {LEFT_OUT: left_out} if left_out else {}
-    return record_sequence(context, policy, parts, runbook=REBUILD, title=title, facts=facts)
-
-
-def _build_request(context: WorkflowContext, value: SetValue, host: str) -> AnyRunbook:
-    run = value.run
-    try:
-        return context.runbooks[run.runbook].model_validate({**run.values, "host": host})
-    except (KeyError, ValueError):
-        raise InvalidRequestError(
-            f"{value.key} cannot be set any more: the fields of {run.runbook} have changed"
-        ) from None
 
 
 def request_sequence_again(context: WorkflowContext, run: Run, terms: RequestTerms) -> Run:

@@ -13,7 +13,7 @@ from bot.model.run import Run
 from bot.model.sequence import LEFT_OUT, NOT_UNDONE, UNDO, UNDONE_RUNS, UndoSelection
 from bot.model.times import format_utc
 from bot.policy import Policy
-from bot.queries.rebuild import FoldedRuns, describe_left_out, fold_host
+from bot.queries.folded_runs import FoldedRuns, describe_left_out, fold_host
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import RequestTerms
 from bot.workflow.sequences import build_part, record_sequence

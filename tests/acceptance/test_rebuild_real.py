@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from bot.db import runs
 from bot.features import load_hooks
+from bot.features.rebuild.actions import RebuildActions
 from bot.model.run import Run, State
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
@@ -66,7 +67,9 @@ class Site:
 
     def rebuild(self) -> Run:
         return self.finish(
-            self.service.request_rebuild("web1", new_host="web2", person="dora", origin=WEB)
+            self.service.bind(RebuildActions).request_rebuild(
+                "web1", new_host="web2", person="dora", origin=WEB
+            )
         )
 
     def list_blocked(self, host: str) -> dict[str, frozenset[str]]:
@@ -126,7 +129,7 @@ def test_rebuilt_real_host_equals_the_first_after_a_random_history(site: Site, s
         assert run.state in {State.SUCCEEDED, State.NO_CHANGES}, run.summary
         done += [run] * (run.state is State.SUCCEEDED)
     blocked = site.list_blocked("web1")
-    if site.service.read_rebuild("web1", view_rights=None).values:
+    if site.service.bind(RebuildActions).read_rebuild("web1", view_rights=None).values:
         run = site.rebuild()
         assert run.state in {State.SUCCEEDED, State.NO_CHANGES}, run.summary
         # Every plan is empty then.

@@ -16,6 +16,7 @@ from bot.audit import change_log
 from bot.db import break_glass, locks, outbox, tables
 from bot.db import redundancy as rows
 from bot.features.mcp.results import RunResult
+from bot.features.rebuild.actions import RebuildActions
 from bot.model.references import refer_to_run, show_references
 from bot.model.run import Run, State
 from bot.model.sequence import UndoSelection
@@ -96,7 +97,9 @@ def fill(harness: Harness) -> Crossing:
     read_all_keys(harness)
     shown = [undo(harness, run) for run in own[1:]]
     shown.append(harness.request(KeepSwitch(host="lb1", name="fan", value="red"), "dora"))
-    rebuilt = harness.service.request_rebuild("lb1", new_host="web1", person="dora", origin=WEB)
+    rebuilt = harness.service.bind(RebuildActions).request_rebuild(
+        "lb1", new_host="web1", person="dora", origin=WEB
+    )
     many = harness.service.request_undo_of_selection(
         UndoSelection(person="dora", since=1), person="dora", origin=WEB
     )

@@ -17,6 +17,7 @@ from bot.audit.spool import Spool
 from bot.db import migrations, search
 from bot.db.database import Database, StoreUnavailable
 from bot.execution.local_dispatch import LocalDispatcher
+from bot.features.rebuild.actions import RebuildActions
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model import signing
 from bot.model.redaction import Redactor
@@ -147,7 +148,7 @@ class KillableService:
                 reason="",
             )
             assert self.complete_all_runs()
-        self._service.request_rebuild(
+        self._service.bind(RebuildActions).request_rebuild(
             old, new_host=new, person="dora", origin=RequestOrigin("api")
         )
         self.complete_all_runs()

@@ -15,7 +15,7 @@ from bot.model.lasting_values import get_key_name
 from bot.model.run import Run
 from bot.model.times import DAY, format_utc
 from bot.policy import Policy, PolicyRequest
-from bot.queries.rebuild import AdoptedValue, ValueFact
+from bot.queries.folded_runs import AdoptedValue, ValueFact
 from bot.workflow.context import WorkflowContext
 
 # The check whose output names who did what on a host.

@@ -23,8 +23,6 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/hosts"): (READERS, 200, None),
     ("GET", "/hosts/{name}"): (READERS, 200, None),
     ("GET", "/hosts/{name}/options"): (READERS, 200, None),
-    ("GET", "/hosts/{name}/rebuild"): (READERS, 200, None),
-    ("POST", "/hosts/{name}/rebuild"): (("request",), 422, {"new_host": "lb2"}),
     ("GET", "/pending"): (READERS, 200, None),
     ("GET", "/access"): (READERS, 200, None),
     ("GET", "/policy"): (READERS, 200, None),

@@ -29,8 +29,6 @@ ROUTES = {
     ("GET", "/hosts"): "leaves out",
     ("GET", "/hosts/{name}"): "leaves out",
     ("GET", "/hosts/{name}/options"): "tells of none",
-    ("GET", "/hosts/{name}/rebuild"): "leaves out",
-    ("POST", "/hosts/{name}/rebuild"): "tells of none",
     ("GET", "/pending"): "leaves out",
     ("GET", "/access"): "tells of none",
     ("GET", "/policy"): "tells of none",

@@ -55,7 +55,6 @@ COMMANDS = {
     "grants end": "grant revoked",
     "grants list": READ_ONLY,
     "hosts": SERVICE,
-    "rebuild": SERVICE,
     "init": FILES,
     "inventory check": READ_ONLY,
     "inventory confirm": FILES,

@@ -12,6 +12,7 @@ from bot.db import locks, runs
 from bot.db.database import Transaction
 from bot.execution.intent import build_step_marker
 from bot.execution.reconcile import Reconciler, interpret_marker
+from bot.features.rebuild.actions import RebuildActions
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.model.sequence import UndoSelection
@@ -117,7 +118,9 @@ def test_rebuild_and_undo_go_on_once_a_part_with_unknown_outcome_is_verified(
         selection = UndoSelection(person="dora", since=1)
         run = harness.service.request_undo_of_selection(selection, person="dora", origin=WEB)
     else:
-        run = harness.service.request_rebuild("lb1", new_host="lb2", person="dora", origin=WEB)
+        run = harness.service.bind(RebuildActions).request_rebuild(
+            "lb1", new_host="lb2", person="dora", origin=WEB
+        )
     harness.run_queued_work()
     target = "lb1" if undoes else "lb2"
 

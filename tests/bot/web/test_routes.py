@@ -61,8 +61,6 @@ ROUTES = {
     ("POST", "/tokens/{number}/revoke"): (401, 422),
     ("GET", "/hosts"): (401, 200),
     ("GET", "/hosts/{name}"): (401, 200),
-    ("GET", "/hosts/{name}/rebuild"): (401, 200),
-    ("POST", "/hosts/{name}/rebuild"): (401, 422),
     ("GET", "/redundancy"): (401, 200),
     ("GET", "/redundancy/{name}"): (401, 404),
     ("GET", "/schedules"): (401, 200),

@@ -70,8 +70,6 @@ ROUTES = {
     ("POST", "/tokens/{number}/revoke"): "tells of none",
     ("GET", "/hosts"): "leaves out",
     ("GET", "/hosts/{name}"): "leaves out",
-    ("GET", "/hosts/{name}/rebuild"): "leaves out",
-    ("POST", "/hosts/{name}/rebuild"): "tells of none",
     ("GET", "/redundancy"): "tells of none",
     ("GET", "/redundancy/{name}"): "tells of none",
     ("GET", "/schedules"): "leaves out",

@@ -14,6 +14,7 @@ from sqlalchemy import update
 
 from bot.audit import change_log
 from bot.db import runs, schedules, tables
+from bot.features.rebuild.actions import RebuildActions
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
@@ -47,7 +48,9 @@ def keep(harness: Harness, name: str, value: str, *, host: str = "lb1") -> Run:
 
 
 def rebuild(harness: Harness, new_host: str = "lb2", person: str = "dora") -> Run:
-    run = harness.service.request_rebuild("lb1", new_host=new_host, person=person, origin=WEB)
+    run = harness.service.bind(RebuildActions).request_rebuild(
+        "lb1", new_host=new_host, person=person, origin=WEB
+    )
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -120,7 +123,7 @@ def test_rebuild_skips_undone_changes_and_changes_without_a_lasting_value(pair: 
     undo = pair.service.request_undo(last.id, person="dora", origin=WEB)
     pair.run_queued_work()
     pair.approve(pair.get_run(undo.id))
-    left_out = pair.service.read_rebuild("lb1", view_rights=None)
+    left_out = pair.service.bind(RebuildActions).read_rebuild("lb1", view_rights=None)
     assert [(one.key, one.run.values["value"]) for one in left_out.values] == [
         ("switch lamp", "on"),
         ("switch fan", "on"),
@@ -139,7 +142,7 @@ def test_rebuild_follows_a_second_undo_of_the_same_run(pair: Harness):
         if again:
             keep(pair, "lamp", "dim")
     assert pair.fleet.hosts["lb1"]["lamp"] == "on"
-    values = pair.service.read_rebuild("lb1", view_rights=None).values
+    values = pair.service.bind(RebuildActions).read_rebuild("lb1", view_rights=None).values
     assert [one.run.values["value"] for one in values] == ["on", "on", "on"]
 
 
@@ -155,7 +158,7 @@ def test_rebuild_lists_what_keyturn_does_not_know(pair: Harness):
     with pair.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(next_at=0))
     read_due_keys(pair.service)
-    unknown = pair.service.read_rebuild("lb1", view_rights=None).unknown
+    unknown = pair.service.bind(RebuildActions).read_rebuild("lb1", view_rights=None).unknown
     assert unknown[0].startswith("What was set up without Keyturn")
     assert (
         f"What run {failed.id} (toy keep lb1 fan dim) left on the host: it has failed" in unknown
@@ -165,9 +168,13 @@ def test_rebuild_lists_what_keyturn_does_not_know(pair: Harness):
 
 def test_rebuild_needs_a_known_value_and_a_known_host(pair: Harness):
     with pytest.raises(InvalidRequestError, match="no value that Keyturn has set on lb2 is known"):
-        pair.service.request_rebuild("lb2", new_host="lb1", person="dora", origin=WEB)
+        pair.service.bind(RebuildActions).request_rebuild(
+            "lb2", new_host="lb1", person="dora", origin=WEB
+        )
     with pytest.raises(InvalidRequestError, match="lb9"):
-        pair.service.request_rebuild("lb1", new_host="lb9", person="dora", origin=WEB)
+        pair.service.bind(RebuildActions).request_rebuild(
+            "lb1", new_host="lb9", person="dora", origin=WEB
+        )
 
 
 def test_requester_cannot_approve_a_sequence_and_its_digest_binds_every_change(pair: Harness):
@@ -255,7 +262,9 @@ def test_sequence_is_hidden_from_those_who_may_not_view_one_of_its_changes(tmp_p
                 assert (run.id in {one.id for one in runs.list_runs(tx, [run.id])}) is seen
                 entries = change_log.list_entries_of_run(tx, run.id)
             assert bool(entries) is seen
-            known = harness.service.read_rebuild("lb1", view_rights=tx.view_rights)
+            known = harness.service.bind(RebuildActions).read_rebuild(
+                "lb1", view_rights=tx.view_rights
+            )
             assert bool(known.values) is seen
             assert ("Runs that you may not view" in known.unknown) is not seen
 
@@ -318,7 +327,7 @@ def test_rebuild_page_of_a_person_with_a_partial_view_names_what_is_left_out(
 ):
     set_hidden(partial_view, "lamp", "dim")
     rights = partial_view.policies.get_policy().get_view_rights("dora")
-    known = partial_view.service.read_rebuild("lb1", view_rights=rights)
+    known = partial_view.service.bind(RebuildActions).read_rebuild("lb1", view_rights=rights)
     assert [one.key for one in known.values] == ["switch fan", "switch pump"]
     assert (
         "What switch lamp is to be: a run that you may not view has set it last" in known.unknown
@@ -355,7 +364,7 @@ def test_changes_of_one_person_are_undone_newest_first(pair: Harness):
     assert ended.title.startswith("undo of changes of Dora Developer since ")
     assert (ended.state, ended.summary) == (State.SUCCEEDED, "Verified 3 of 3 changes")
     assert list_commands(pair, "lb1")[3:] == ["set pump off", "set fan off", "set lamp off"]
-    assert pair.service.read_rebuild("lb1", view_rights=None).values == []
+    assert pair.service.bind(RebuildActions).read_rebuild("lb1", view_rights=None).values == []
     with pytest.raises(InvalidRequestError, match="no run of these can be undone"):
         undo_person(pair)
 
@@ -493,7 +502,7 @@ def test_rebuilt_host_equals_the_first_after_a_random_history(
                     done.append(harness.approve(run))
             elif done:
                 undo_at_random(harness, kind, done[int(what) % len(done)])
-        if harness.service.read_rebuild("lb1", view_rights=None).values:
+        if harness.service.bind(RebuildActions).read_rebuild("lb1", view_rights=None).values:
             run = rebuild(harness)
             assert run.state in {State.PENDING, State.NO_CHANGES}
             if run.state is State.PENDING:

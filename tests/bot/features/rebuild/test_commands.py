@@ -10,9 +10,9 @@ from click.testing import CliRunner, Result
 from sqlalchemy import update
 
 from bot.__main__ import main
-from bot.cli.hosts import list_lines, list_script_lines
 from bot.db import tables
 from bot.features.drift import rows as drift
+from bot.features.rebuild.commands import list_lines, list_script_lines
 from tests.bot.web import sample_runs
 from tests.playground.service import Service
 from tests.policies import write_policy

@@ -12,7 +12,8 @@ from bot.api.auth import ReadCaller, RequestCaller
 from bot.api.deps import Parts
 from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import HostName, UndoIn, Word
-from bot.queries.rebuild import Act, Rebuild, SetValue
+from bot.features.rebuild.actions import RebuildActions
+from bot.features.rebuild.readings import Act, Rebuild, SetValue
 
 router = APIRouter(tags=["hosts"], route_class=IdempotentRoute)
 
@@ -108,7 +109,7 @@ class RebuildIn(UndoIn):
 )
 def get_rebuild(parts: Parts, caller: ReadCaller, name: HostName) -> RebuildOut:
     """From the runs that you may view. The host may have been removed from the inventory."""
-    rebuild = parts.service.read_rebuild(name, view_rights=caller.view_rights)
+    rebuild = parts.service.bind(RebuildActions).read_rebuild(name, view_rights=caller.view_rights)
     if rebuild.is_empty and name not in caller.policy.inventory.hosts:
         raise HTTPException(404, f"{name[:100]} is not in the inventory and has no runs")
     return RebuildOut.from_rebuild(rebuild)
@@ -124,7 +125,7 @@ def request_rebuild(
     parts: Parts, caller: RequestCaller, name: HostName, body: RebuildIn, response: Response
 ) -> schemas.RunDetailsOut:
     """One run with one plan and digest. Its child runs set a value each, one after the other."""
-    run = parts.service.request_rebuild(
+    run = parts.service.bind(RebuildActions).request_rebuild(
         name,
         new_host=body.new_host,
         person=caller.id,
