@@ -556,7 +556,11 @@ def _list_readers_of_text(source: str) -> list[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             subject = ast.unparse(node.func.value)
             reads = node.func.attr in _READS_OF_TEXT
-            is_text = re.search(rf"({_TEXTS_FOR_PEOPLE.pattern})[^.]*$", subject)
+            # A text of any name that is held against one of these is read, too.
+            sides = [subject, *map(ast.unparse, node.args)]
+            is_text = any(
+                re.search(rf"({_TEXTS_FOR_PEOPLE.pattern})[^.]*$", side) for side in sides
+            )
             parts = node.func.attr in {"partition", "rpartition", "split"} and [
                 one for one in node.args if isinstance(one, ast.Constant) and one.value == ": "
             ]
@@ -593,6 +597,7 @@ def test_no_module_reads_facts_from_texts_that_are_made_for_people() -> None:
         'entry.facts["reason"]',
         'entry.facts.get("step")',
         'finding.startswith("Only the first ")',
+        "text.startswith(label)",
     ],
 )
 def test_reader_of_a_text_for_people_is_found(source: str) -> None:

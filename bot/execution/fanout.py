@@ -18,6 +18,7 @@ from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.references import refer_to_run
 from bot.model.run import RefusedBy, Run, State
+from bot.model.run_states import get_run_display
 from bot.model.sequence import LEFT_OUT, NOT_UNDONE, find_label
 from bot.model.text import format_count
 from bot.model.waiting import Waiting, WaitingFor
@@ -102,7 +103,7 @@ def _combine_plans(
     waiting = [child for child in children if child.state is State.PENDING]
     unneeded = [*_list_unneeded(children)] if parent.is_sequence else []
     if not waiting:
-        summary = "; ".join(unneeded) or f"No changes on any of {len(children)} hosts"
+        summary = "; ".join(unneeded) or f"None of {len(children)} hosts needs a change"
         return end_run(context, tx, parent, State.NO_CHANGES, summary)
     notes = [*unneeded, *_list_left_out(tx, parent)] if parent.is_sequence else []
     return _submit_combined_plan(context, tx, parent, waiting, notes=notes)
@@ -319,7 +320,8 @@ def _list_unneeded(children: Sequence[Run]) -> Iterator[str]:
     """Yield the changes of a sequence that need no steps, each with the reason."""
     for child in children:
         if child.state is State.NO_CHANGES:
-            yield prefix_host(child.title, _get_end_reason(child))
+            reason = f"{get_run_display(child).label}: {_get_end_reason(child)}"
+            yield prefix_host(child.title, reason)
 
 
 def _list_left_out(tx: Transaction, parent: Run) -> Iterator[str]:

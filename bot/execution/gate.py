@@ -329,7 +329,7 @@ def _count_approvals(
         )
     if counted.denied_by:
         raise GateRefused(
-            State.DENIED, f"Denied by {_get_policy(context).get_person_name(counted.denied_by)}"
+            State.DENIED, f"{_get_policy(context).get_person_name(counted.denied_by)} denied it"
         )
     return counted
 

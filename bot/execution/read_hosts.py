@@ -189,9 +189,7 @@ class HostReader:
     def _record_plan(self, tx: Transaction, run: Run, *, remaining: RemainingWork) -> None:
         policy = self._context.policies.get_policy()
         if not remaining.steps and run.timing is None:
-            end_run(
-                self._context, tx, run, State.NO_CHANGES, f"No changes: {remaining.current_state}"
-            )
+            end_run(self._context, tx, run, State.NO_CHANGES, remaining.current_state)
             return
         refusal = remaining.ticket.find_refusal(run.host, now=tx.now) if remaining.ticket else ""
         if refusal:

@@ -97,9 +97,7 @@ class RecoveryService:
         if doubt := evidence.find_mismatch_of_steps(tx, run):
             return _EVIDENCE_MISSING.format(doubt)
         if len(records) < run.step_count:
-            summary = stop_reasons.describe_stopped_run(
-                tx, run, "Stopped, because Keyturn itself stopped"
-            )
+            summary = stop_reasons.describe_stopped_run(tx, run, "Keyturn itself stopped")
             end_run(self._context, tx, run, State.STOPPED, summary)
         else:
             why = (

@@ -4,6 +4,7 @@ from bot.db import runs, stops
 from bot.db.database import Transaction
 from bot.db.stops import EVERYTHING, Stop
 from bot.model.run import Run, StepState
+from bot.model.text import capitalise_sentence
 from bot.policy import Policy
 
 
@@ -50,9 +51,9 @@ def describe_active_stop(tx: Transaction, policy: Policy | None) -> str:
 
 
 def _format_stop(stop: Stop, policy: Policy | None) -> str:
-    with_all = " with everything else" if stop.what == EVERYTHING else ""
+    what = "everything" if stop.what == EVERYTHING else "it"
     why = f" ({stop.reason})" if stop.reason else ""
-    return f"Stopped{with_all} by {_format_person(stop.person, policy)}{why}"
+    return f"{capitalise_sentence(_format_person(stop.person, policy))} stopped {what}{why}"
 
 
 def _format_person(person: str, policy: Policy | None) -> str:

@@ -29,13 +29,11 @@ class RunLabel:
     """Name of an emoji; always shown with the label."""
     label: str
     text: str
-    separator: str = ": "
-    """Between label and text."""
 
     @property
     def text_after_label(self) -> str:
-        """The separator and the text: ": waits for run 7" or " by Olga Owner: not today"."""
-        return f"{self.separator}{self.text}" if self.text else ""
+        """A colon and the text: ": waits for run 7"."""
+        return f": {self.text}" if self.text else ""
 
 
 _MAX_HOSTS = 3
@@ -45,13 +43,8 @@ def build_run_label(run_view: SlackRunView) -> RunLabel:
     """Return the label of a run, with its activity or its summary."""
     run = run_view.run
     display = run_view.display
-    icon, label = display.emoji, display.label
     text = _describe_activity(run_view) or run.summary
-    # Some summaries begin with the label: "Denied by Olga: not today".
-    if text.startswith(label):
-        left = text[len(label) :]
-        return RunLabel(icon, label, left.lstrip(": "), ": " if left.startswith(":") else " ")
-    return RunLabel(icon, label, text)
+    return RunLabel(display.emoji, display.label, text)
 
 
 def format_run_line(run_view: SlackRunView) -> str:

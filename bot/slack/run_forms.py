@@ -10,6 +10,7 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, Run, State
 from bot.model.text import format_count, format_sentence
 from bot.policy import Person
+from bot.queries.run_view import RunView
 from bot.service import KeyturnService
 from bot.slack import threads
 from bot.slack.blocks import (
@@ -101,7 +102,7 @@ def render_plan_view(run_view: SlackRunView, channel: str) -> View:
         f"Plan {run.id}",
         [*_render_plan_blocks(run_view), reason | {"optional": True}],
         callback=PLAN,
-        submit=_get_submit_label(run, max_length=24),
+        submit=_get_submit_label(run_view.view, max_length=24),
         metadata={"run": str(run.id), "digest": run.short_digest, "channel": channel},
     )
 
@@ -114,7 +115,7 @@ def render_plan_message(run_view: SlackRunView) -> Message:
     blocks = _render_plan_blocks(run_view)
     if can_be_requested_here(run):
         value = f"{run.id}:{run.short_digest}"
-        label = _get_submit_label(run)
+        label = _get_submit_label(run_view.view)
         submit = button(label, action=SUBMIT, value=value, label=f"{label}: {run.title}")
         discard = button("Discard", action=DISCARD, value=value, label=f"Discard plan {run.id}")
         blocks.append(actions(f"plan-{run.id}", submit | {"style": "primary"}, discard))
@@ -139,8 +140,9 @@ def render_commands(run_view: SlackRunView) -> View:
     return modal(f"Run {run.id}", blocks)
 
 
-def _get_submit_label(run: Run, *, max_length: int = 75) -> str:
-    label = "Request approval" if run.required_approvals else "Run now"
+def _get_submit_label(view: RunView, *, max_length: int = 75) -> str:
+    run = view.run
+    label = "Request approval" if view.missing_approvals else "Run now"
     if run.timing:
         label = "Request schedule"
     if run.plan is None or run.plan.is_reversible:

@@ -107,7 +107,7 @@ def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str)
             name = policy.get_person_name(person)
             if vote.on_behalf_of:
                 name += f" for {policy.get_person_name(vote.on_behalf_of)}"
-            summary = f"Denied by {name}: {shorten_reason(reason)}"
+            summary = f"{name} denied it: {shorten_reason(reason)}"
             # Before the end is logged: agents are locked before the log.
             agent_limits.pause_after_denials(tx, run)
             ending = RunEnd(
@@ -133,7 +133,7 @@ def withdraw_run(context: WorkflowContext, number: int, *, person: str) -> Run:
             raise TooLate(_describe_earlier_decision(context, tx, run))
         # Withdrawing a counter-proposal leaves the original request pending.
         return end_run(
-            context, tx, run, State.WITHDRAWN, "Withdrawn by the requester", person=person
+            context, tx, run, State.WITHDRAWN, "The requester withdrew it", person=person
         )
 
 

@@ -126,7 +126,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
         request, ruling = get_ruling(tx, policy, run)
         grant, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
         if ruling.allowed:
-            why = f"Superseded by run {number}, which has other values"
+            why = f"Run {number} replaces it with other values"
             # Before the log is locked: ending a request locks its child runs.
             end_run(context, tx, original, State.SUPERSEDED, why, person=person)
         change_log.append_entry(

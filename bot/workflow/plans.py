@@ -151,7 +151,7 @@ def replan_run(
     with context.database.transaction() as tx:
         old = runs.lock_run(tx, number)
         if not old.is_ended and can_be_planned_again(old):
-            why = f"Superseded by run {new.id}, which has a newer plan"
+            why = f"Run {new.id} replaces it with a newer plan"
             end_run(context, tx, old, State.SUPERSEDED, why, person=person)
     return new
 

@@ -115,7 +115,7 @@ def _add_runs_of_other_states(harness: Harness) -> None:
         for state in (State.REFUSED, State.EXPIRED, State.WITHDRAWN, State.SUPERSEDED):
             add_ended_run(tx, add_pending_run(tx, add_requested_run(tx)), state, "It is over")
         stopped = add_pending_run(tx, add_requested_run(tx, host="web1"), state=State.QUEUED)
-        add_ended_run(tx, stopped, State.STOPPED, "Stopped by Olga Owner")
+        add_ended_run(tx, stopped, State.STOPPED, "Olga Owner stopped it")
         add_pending_run(tx, add_requested_run(tx, host="web1"), needed=2)
 
 
@@ -194,6 +194,8 @@ def test_state_and_label_agree(shown: Mapping[int, Shown], gallery: Gallery) -> 
         label, run = one.view.display.label, one.view.run
         assert (one.api["state"], one.api["label"]) == (run.state, label), number
         assert f"{label}: {run.title}" in one.card, number
+        # Every surface shows the result after the label: it does not repeat it.
+        assert not run.summary.startswith(label), number
         assert f" {run.title} {label} " in one.page.text, number
         assert f"\n  {label}." in format_run_details(one.api), number
         with gallery.harness.database.reading() as tx:

@@ -70,7 +70,7 @@ def test_host_is_read_for_the_plan_at_the_gate_and_for_verification(harness: Har
 
 def test_request_without_changes_ends_without_an_approval(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="off"))
-    assert (run.state, run.summary) == (State.NO_CHANGES, "No changes: lamp is off")
+    assert (run.state, run.summary) == (State.NO_CHANGES, "lamp is off")
 
 
 def test_refusal_by_the_runbook_is_shown_with_the_fix(harness: Harness):
@@ -319,7 +319,7 @@ class TestDecisions:
     def test_single_denial_ends_the_request(self, harness: Harness):
         run = harness.request(LAMP_ON)
         denied = harness.service.deny_run(run.id, person="adam", reason="not today")
-        assert (denied.state, denied.summary) == (State.DENIED, "Denied by Adam Admin: not today")
+        assert (denied.state, denied.summary) == (State.DENIED, "Adam Admin denied it: not today")
         with pytest.raises(TooLate, match="denied by Adam Admin"):
             harness.approve(run, person="olga")
 
@@ -772,7 +772,7 @@ class TestShutdown:
         ended = harness.get_run(run.id)
         assert ended.state is State.STOPPED
         assert ended.summary == (
-            "Stopped, because Keyturn itself stopped, before step 2 of 2. Done: “Set fan”. "
+            "Keyturn itself stopped, before step 2 of 2. Done: “Set fan”. "
             "To revert it, request the undo of run 1."
         )
         assert harness.fleet.sent == [("lb1", "set fan on")]

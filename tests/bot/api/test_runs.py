@@ -196,7 +196,7 @@ def test_api_denial_needs_a_reason_and_names_who_denied(api_harness: ApiHarness)
     for reason in ({}, {"reason": ""}, {"reason": " "}):
         assert program.post(f"/runs/{run.id}/deny", json=reason).status_code == 422
     response = program.post(f"/runs/{run.id}/deny", json={"reason": "no"})
-    assert response.json()["summary"] == "Denied by Olga Owner: no"
+    assert response.json()["summary"] == "Olga Owner denied it: no"
     late = api_harness.program("adam", "approve").post(
         f"/runs/{run.id}/deny", json={"reason": "no"}
     )

@@ -279,7 +279,7 @@ def test_pending_run_is_shown_questioned_approved_denied_and_withdrawn(cli_servi
     assert ", approved by olga" in cli_service.type("dora", "runs", "--host", "lb*").stdout
 
     late = cli_service.type("dora", "deny", str(numbers["denied"]), "--reason", "no")
-    assert (late.exit_code, "Denied by Olga" in late.stderr) == (1, True)
+    assert (late.exit_code, "Olga Owner denied it" in late.stderr) == (1, True)
     back = cli_service.type("olga", "withdraw", str(numbers["own"]))
     assert (back.exit_code, "Withdrawn." in back.stdout) == (0, True)
 

@@ -54,7 +54,7 @@ def test_stop_command_stops_one_run_and_prints_its_summary(served: Harness):
     run = served.request(SetAll(host="lb1", value="on"))
     result = _keyturn(served, "stop", str(run.id), "--reason", "the wrong lamps")
     assert result.output == (
-        f"run {run.id}: Stopped by an administrator on the command line (the wrong lamps). "
+        f"run {run.id}: An administrator on the command line stopped it (the wrong lamps). "
         "Nothing was sent.\n"
     )
     assert served.get_run(run.id).state is State.STOPPED

@@ -179,20 +179,23 @@ def build_run_view_of_each_state() -> dict[str, SlackRunView]:
             {"decisions": [build_approval()], "step_records": [lost]},
         ),
         S.NO_CHANGES: (
-            replace(build_run(S.NO_CHANGES, summary="No changes: it is gone", **ended), **empty),
+            replace(build_run(S.NO_CHANGES, summary="it is gone", **ended), **empty),
             {},
         ),
         S.REFUSED: (build_run(S.REFUSED, summary="the table is not there", **ended), {}),
-        S.DENIED: (build_run(S.DENIED, summary="Denied by Olga Owner: not today", **ended), {}),
+        S.DENIED: (build_run(S.DENIED, summary="Olga Owner denied it: not today", **ended), {}),
         S.EXPIRED: (build_run(S.EXPIRED, summary="Nobody decided in time", **ended), {}),
         S.COUNTER_PROPOSED: (_build_proposal(), {"counter_proposal": _COUNTER_PROPOSAL}),
-        S.SUPERSEDED: (build_run(S.SUPERSEDED, summary="Superseded by run 13", **ended), {}),
-        S.WITHDRAWN: (build_run(S.WITHDRAWN, summary="Withdrawn by the requester", **ended), {}),
+        S.SUPERSEDED: (
+            build_run(S.SUPERSEDED, summary="Run 13 replaces it", **ended),
+            {},
+        ),
+        S.WITHDRAWN: (build_run(S.WITHDRAWN, summary="The requester withdrew it", **ended), {}),
         S.STALE: (
             build_run(S.STALE, summary="lb1 is not as it was", **ended),
             {"decisions": [build_approval()]},
         ),
-        S.STOPPED: (build_run(S.STOPPED, summary="Stopped by Olga Owner (smoke)", **ended), {}),
+        S.STOPPED: (build_run(S.STOPPED, summary="Olga Owner stopped it (smoke)", **ended), {}),
     }
     return {state.value: build_run_view(run, **other) for state, (run, other) in runs.items()}
 

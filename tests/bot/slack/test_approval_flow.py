@@ -124,7 +124,7 @@ async def test_deny_button_opens_a_form_that_requires_a_reason(chat: Chat):
     answer = await chat.submit({"because": "not during the audit"}, "U0OLGA")
     assert answer.body == b""
     assert chat.run().state is State.DENIED
-    assert "by Olga Owner: not during the audit" in chat.slack.card.words
+    assert "Olga Owner denied it: not during the audit" in chat.slack.card.words
     assert chat.harness.fleet.sent == []
 
 

@@ -20,7 +20,7 @@ from bot.slack.blocks import Message, escape_mrkdwn, preformatted
 from bot.slack.home import HomeContent, render_home
 from bot.slack.notifications import build_reminders
 from bot.slack.run_facts import Approver, SlackRunView, UsedGrant
-from bot.slack.run_forms import render_commands
+from bot.slack.run_forms import render_commands, render_plan_view
 from bot.slack.run_message import (
     align_table,
     render_card,
@@ -311,8 +311,8 @@ def test_card_digest_is_equal_for_the_same_run_state():
 
 def test_denied_card_names_approver_and_reason_in_one_sentence():
     message = render_card(RUN_VIEWS["denied"])
-    assert message.text.endswith("(the edge) – by Olga Owner: not today")
-    assert "Denied  by Olga Owner: not today" in words(message)
+    assert message.text.endswith("(the edge) – Olga Owner denied it: not today")
+    assert ": Olga Owner denied it: not today" in words(message)
 
 
 def test_undo_button_is_on_succeeded_runs_that_are_no_undo():
@@ -550,3 +550,10 @@ def test_messages_show_names_of_people_and_areas_never_ids(state: str):
         all_texts = list(_list_texts(view))
         assert any("Dora Developer" in text for text in all_texts)
         assert [text for text in all_texts if re.search(r"\b(dora|olga|adam|edge)\b", text)] == []
+
+
+@pytest.mark.parametrize(("missing", "label"), [(0, "Run now"), (1, "Request approval")])
+def test_form_of_a_plan_requests_approval_only_if_one_is_missing(missing: int, label: str):
+    # The run needs one approval; a standing grant may replace it.
+    planned = replace_facts(RUN_VIEWS["planned"], missing_approvals=missing)
+    assert render_plan_view(planned, "C0OPS")["submit"]["text"] == label

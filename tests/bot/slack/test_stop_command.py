@@ -21,7 +21,7 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 async def test_stop_command_stops_a_run_by_its_number(chat: Chat):
     run = chat.harness.request(LAMP_ON)
     answer = await chat.type(f"stop #{run.id} because the wrong lamp", "U0DORA")
-    assert f"You stopped run {run.id}. Stopped by Dora Developer (the wrong lamp)" in answer.text
+    assert f"You stopped run {run.id}. Dora Developer stopped it (the wrong lamp)" in answer.text
     assert chat.harness.get_run(run.id).state is State.STOPPED
 
 
@@ -32,7 +32,7 @@ async def test_stop_all_command_holds_runs_until_another_person_resumes(chat: Ch
     stopped = await chat.type("stop all because the cellar is on fire", "U0ADAM")
     assert "Everything is stopped; no run was active" in stopped.text
     asked = await chat.type("toy set lb1 lamp on", "U0DORA")
-    assert "Stopped with everything else by Adam Admin (the cellar is on fire)" in asked.text
+    assert "Adam Admin stopped everything (the cellar is on fire)" in asked.text
     listed = " ".join(list_texts((await chat.type("runs", "U0DORA")).json["blocks"]))
     assert "Everything is stopped by Adam Admin: the cellar is on fire." in listed
     own = await chat.type("resume because it is out", "U0ADAM")

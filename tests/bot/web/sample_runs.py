@@ -222,11 +222,11 @@ def add_sample_runs(database: Database) -> dict[str, int]:
             tx,
             add_pending_run(tx, add_requested_run(tx, host="lb2", person="adam", reason="")),
             State.DENIED,
-            "Denied by Olga Owner: wait for the holidays to end",
+            "Olga Owner denied it: wait for the holidays to end",
             "olga",
         ).id
         shown["no_changes"] = add_ended_run(
-            tx, add_requested_run(tx, host="lb2"), State.NO_CHANGES, "No changes: it is not marked"
+            tx, add_requested_run(tx, host="lb2"), State.NO_CHANGES, "it is not marked"
         ).id
         run = add_requested_run(tx, host="lb2", reason="")
         shown["stale"] = add_ended_run(

@@ -118,7 +118,7 @@ def test_counter_proposal_is_made_and_accepted_on_the_run_page(site: Site):
     assert "/runs/2/accept" in Page(site.browser("dora").get("/runs/2").text).forms
     assert "/runs/2/accept" not in Page(site.browser("adam").get("/runs/2").text).forms
     site.browser("dora").post("/runs/2/accept", data={"digest": offered.digest})
-    assert "Superseded by run 2" in site.browser("dora").get(f"/runs/{run.id}").text
+    assert "Run 2 replaces it" in site.browser("dora").get(f"/runs/{run.id}").text
     assert "/runs/2/approve" not in Page(site.browser("olga").get("/runs/2").text).forms
     assert "/runs/2/deny" in Page(site.browser("olga").get("/runs/2").text).forms
     assert "/runs/2/approve" in Page(site.browser("adam").get("/runs/2").text).forms

@@ -300,7 +300,7 @@ def test_denial_on_the_run_page_ends_the_run(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "not today"})
     assert answer.status_code == 303
-    assert site.harness.get_run(run.id).summary == "Denied by Olga Owner: not today"
+    assert site.harness.get_run(run.id).summary == "Olga Owner denied it: not today"
 
 
 def test_approval_after_a_denial_names_who_denied(site: Site) -> None:

@@ -25,7 +25,7 @@ def test_queued_run_is_stopped_on_its_page(site: Site):
     assert site.harness.get_run(run.id).state is State.STOPPED
     page = browser.get(answer.headers["location"]).text
     assert "The run is stopped. No further commands are sent." in page
-    assert "Stopped by Stan Storage (the wrong lamp). Nothing was sent." in page
+    assert "Stan Storage stopped it (the wrong lamp). Nothing was sent." in page
     assert "Stop requested by Stan Storage" in page
 
 

@@ -57,7 +57,7 @@ def test_counter_proposal_is_accepted_by_the_requester_and_approved_by_another(
     replaced = harness.get_run(first.id)
     assert (replaced.state, replaced.summary) == (
         State.SUPERSEDED,
-        "Superseded by run 2, which has other values",
+        "Run 2 replaces it with other values",
     )
     with pytest.raises(TooLate):
         harness.approve(first, "adam")
@@ -134,7 +134,7 @@ def test_original_run_stays_pending_when_its_counter_proposal_is_withdrawn(db_ha
     first = harness.request(LAMP_ON)
     offered = make_counter_proposal(harness, first, value="dim")
     withdrawn = harness.service.withdraw_run(offered.id, person="dora")
-    assert (withdrawn.state, withdrawn.summary) == (State.WITHDRAWN, "Withdrawn by the requester")
+    assert (withdrawn.state, withdrawn.summary) == (State.WITHDRAWN, "The requester withdrew it")
     with pytest.raises(TooLate):
         accept(harness, offered)
     assert harness.approve(harness.get_run(first.id), "olga").state is State.SUCCEEDED

@@ -67,7 +67,7 @@ class TestStopRun:
         ended = harness.approve(run)
         assert ended.state is State.STOPPED
         assert ended.summary == (
-            "Stopped by Dora Developer (smoke), before step 2 of 2. Done: “Set fan”. "
+            "Dora Developer stopped it (smoke), before step 2 of 2. Done: “Set fan”. "
             "To revert it, request the undo of run 1."
         )
         assert harness.fleet.sent == [("lb1", "set fan on")]
@@ -155,7 +155,7 @@ class TestStopParentRun:
         ended = harness.approve(harness.get_run(whole))
         assert ended.state is State.STOPPED
         assert ended.summary == (
-            "Succeeded on 1 of 2 hosts. lb2: Stopped by Olga Owner (smoke). Nothing was sent"
+            "Succeeded on 1 of 2 hosts. lb2: Olga Owner stopped it (smoke). Nothing was sent"
         )
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
@@ -183,8 +183,7 @@ class TestStopAll:
         ended = harness.approve(harness.request(ALL_ON))
         assert ended.state is State.STOPPED
         assert ended.summary.startswith(
-            "Stopped with everything else by an administrator on the command line "
-            "(something is wrong), before"
+            "An administrator on the command line stopped everything (something is wrong), before"
         )
         assert harness.fleet.sent == [("lb1", "set fan on")]
 
@@ -403,8 +402,8 @@ def test_summary_of_a_stopped_run_names_an_irreversible_step(harness: Harness):
     harness.approve(run)
     with harness.database.reading() as tx:
         description = stop_reasons.describe_stopped_run(
-            tx, harness.get_run(run.id), "Stopped by Olga Owner"
+            tx, harness.get_run(run.id), "Olga Owner stopped it"
         )
     assert description == (
-        "Stopped by Olga Owner. Done: “Break it”. “Break it” cannot be undone: gone."
+        "Olga Owner stopped it. Done: “Break it”. “Break it” cannot be undone: gone."
     )
