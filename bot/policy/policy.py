@@ -15,11 +15,11 @@ from bot.model.approvals import ApprovalDemand, ApprovalRequirements
 from bot.model.times import SECOND, to_datetime
 from bot.model.view_rights import ViewRights, name_former_host
 from bot.model.waiting import Waiting, WaitingFor, describe_freeze
-from bot.policy.cedar import RUNBOOK_KINDS, Rules, RulesError, Ruling, combine_rulings
+from bot.policy.cedar import RUNBOOK_KINDS, Rules, Ruling, combine_rulings
 from bot.policy.freezes import WEEKDAYS, FreezeList, FreezePeriod
 from bot.policy.oncall import NO_DUTIES, ROLE_PREFIX, Duty, DutyCalendar
 from bot.policy.people import Area, Organisation, Person
-from bot.policy.problem import NoPolicyError, PolicyProblem
+from bot.policy.problem import PolicyProblem
 from bot.policy.tickets import TicketSystem
 from bot.redundancy.analysis import TreeAnalysis
 from bot.redundancy.fault_tree import Event
@@ -250,14 +250,6 @@ class Policy:
         known = {**self.inventory.hosts, **{host.name: host for host in hosts}}
         inventory = self.inventory.model_copy(update={"hosts": known})
         return self._copy(inventory=inventory, freezes=freezes)
-
-    def with_rule(self, rule: str) -> "Policy":
-        """Return this policy with one more rule. Raises NoPolicyError if the rule is invalid."""
-        try:
-            rules = Rules(f"{self._rules.text}\n{rule}")
-        except RulesError as error:
-            raise NoPolicyError(PolicyProblem(str(error), line=error.line)) from None
-        return self._copy(rules=rules)
 
     def without_people(self, banned_people: Collection[str]) -> "Policy":
         """Return this policy without banned people."""

@@ -1,6 +1,6 @@
 """`keyturn report waiting` and `keyturn policy replay`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from bot.cli.context import CommandEnvironment, exit_on_errors, wants_json
 from bot.cli.options import limit_option, pass_environment
 from bot.cli.progress import show_progress
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import get_zone_name, print_json, print_result, print_table
+from bot.cli.terminal import get_zone_name, print_json, print_table
 
 _DIRECTORY_TYPE = click.Path(path_type=Path, exists=True, file_okay=False)
 
@@ -45,8 +45,11 @@ def print_wait_report(service: ServiceClient, *, days: int) -> None:
     _print_waits("RUNBOOK", report["by_runbook"])
     _print_waits("AREA", report["by_area"])
     _print_waits("HOUR", [row for row in hours if row["requested"]])
-    for suggestion in report["self_service"]:
-        print_result(None, [*_format_suggestion(suggestion)])
+    for one in report["self_service"]:
+        click.echo(
+            f"\n{one['runbook']} in {one['area']} could be self-service: "
+            f"{one['requested']} requests, all approved and successful"
+        )
 
 
 @click.command("replay")
@@ -104,13 +107,6 @@ def _print_waits(heading: str, waits: Sequence[Mapping[str, Any]]) -> None:
     click.echo()
     headings = (heading, "MEDIAN", "90%", "REQUESTS", "APPROVED")
     print_table(waits, headings, rows, empty_message="")
-
-
-def _format_suggestion(suggestion: Mapping[str, Any]) -> Iterator[str]:
-    place = f"{suggestion['runbook']} in {suggestion['area']}"
-    yield ""
-    yield f"{place} could be self-service: {suggestion['replay_summary']}"
-    yield from (f"    {line}" for line in suggestion["rule"].splitlines())
 
 
 def _format_duration(seconds: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Approval report page: how long requests wait for approval, and suggested self-service rules."""
+"""Approval report page: how long requests wait for approval, and what could be self-service."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

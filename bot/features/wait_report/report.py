@@ -1,6 +1,5 @@
 """Report how long people wait for approvals, and what could become self-service."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -8,10 +7,9 @@ from statistics import median
 from bot.db import history, stats
 from bot.db.database import Transaction
 from bot.db.stats import Wait
-from bot.features.wait_report.replay import ReplayOutcome, replay_requests, summarise_replay
 from bot.model.run import State
 from bot.model.times import DAY, parse_time_zone, to_datetime
-from bot.policy import NoPolicyError, Policy
+from bot.policy import Policy
 
 DEFAULT_DAYS = 91
 # So many approved runs are needed before self-service is suggested.
@@ -57,12 +55,6 @@ class SelfServiceSuggestion:
     """Microseconds."""
     median: int
     """Microseconds."""
-    rule: str
-    """The rule to add to policy.cedar."""
-    without_waiting: int
-    """How many of the requests would not have waited with the rule."""
-    replay_summary: str
-    """The summary of a replay with the rule."""
 
 
 @dataclass(frozen=True)
@@ -172,14 +164,6 @@ def _build_suggestion(
     pasts = list(history.list_past_requests(tx, since, words=runbook, area=area))
     if not all(one.reversible for one in pasts):
         return None
-    rule = _render_rule(policy, runbook, area, {one.requested_by for one in waits})
-    try:
-        replayed = replay_requests(policy.with_rule(rule), pasts) if rule else None
-    except NoPolicyError:
-        return None
-    at_once = replayed.outcome_counts.get(ReplayOutcome.AT_ONCE, 0) if replayed else 0
-    if replayed is None or not at_once:
-        return None
     row = _build_row("", waits)
     return SelfServiceSuggestion(
         runbook=runbook,
@@ -188,36 +172,4 @@ def _build_suggestion(
         requested=len(waits),
         total_wait=sum(one.length or 0 for one in waits),
         median=row.median or 0,
-        rule=rule,
-        without_waiting=at_once,
-        replay_summary=summarise_replay(replayed),
     )
-
-
-def _render_rule(policy: Policy, runbook: str, area: str, requesters: Iterable[str]) -> str:
-    """Return a rule that lets the requesters run it without approval; "" if they have no role."""
-    people = [person for name in requesters if (person := policy.find_person(name))]
-    roles = sorted({role for person in people for role in person.roles})
-    shared = [role for role in roles if all(role in person.roles for person in people)]
-    if not roles:
-        return ""
-    who = " || ".join(
-        f"principal in Role::{_quote_cedar_string(role)}" for role in shared[:1] or roles
-    )
-    title = policy.organisation.areas[area].title
-    return f"""\
-@id({_quote_cedar_string(f"{runbook} in {area} is self-service")})
-@overrides
-@description({_quote_cedar_string(f"{runbook} in {title} needs no approval: it can be undone.")})
-permit (principal, action == Action::"request", resource in Area::{_quote_cedar_string(area)})
-when {{
-  ({who}) &&
-  context.runbook == {_quote_cedar_string(runbook)} &&
-  context.kind == "change" && context.reversible
-}};
-"""
-
-
-def _quote_cedar_string(text: str) -> str:
-    """Return a Cedar string: like JSON, but without escapes for non-ASCII letters."""
-    return json.dumps(text, ensure_ascii=False)

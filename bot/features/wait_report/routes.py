@@ -40,11 +40,6 @@ class SuggestionOut(schemas.OutputModel):
     requested: int
     total_wait: Seconds = Field(description="Seconds.")
     median_wait: Seconds = Field(validation_alias="median", description="Seconds.")
-    rule: str = Field(description="Text for policy.cedar.")
-    without_waiting: int = Field(
-        description="Number of these requests that would not have waited under the rule."
-    )
-    replay_summary: str = Field(description="Effect of the rule on past requests.")
 
 
 class WaitReportOut(schemas.OutputModel):
