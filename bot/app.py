@@ -41,8 +41,7 @@ from bot.feature import ServerContext, ServerPart
 from bot.health import ServiceHealth
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.integrations import webhook_queue
-from bot.integrations.delivery_sender import CLAIM_SECONDS, DeliverySender
-from bot.integrations.ticket_notes import TicketNotes
+from bot.integrations.delivery_sender import CLAIM_SECONDS
 from bot.maintenance.housekeeping import Housekeeping, Witness
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
@@ -376,11 +375,6 @@ def describe_host_connections(dropped_count: int) -> ComponentHealth:
     )
 
 
-def check_deliveries(database: Database) -> ComponentHealth:
-    """Describe failed webhook deliveries for readiness: a warning, because all else works."""
-    return ComponentHealth(webhook_queue.describe_deliveries(database))
-
-
 def export_spans(settings: Settings) -> None:
     """Send spans to the collector that the environment names. Raises NotInstalledError."""
     if observability.is_tracing_configured():
@@ -467,7 +461,6 @@ class Keyturn:
     """The application that the web server serves."""
     contacts: ContactRecorder
     connections: ConnectionRegistry
-    senders: Sequence[DeliverySender] = ()
     parts: Sequence[ServerPart] = ()
     """Of the features."""
 
@@ -509,8 +502,6 @@ def build_service(
     )
     for part in parts:
         health_checks |= part.health_checks
-    if (settings.policy / "tickets.yaml").exists():
-        health_checks["subscriptions"] = partial(check_deliveries, database)
     service_health = _create_service_health(settings, foundation, file_suffix)
     pages = web.build_app(
         WebDependencies(
@@ -568,7 +559,6 @@ def build_service(
         asgi,
         foundation.contacts,
         connections,
-        [TicketNotes(database, foundation.policies, settings.address)],
         parts=parts,
     )
     return keyturn
@@ -663,7 +653,6 @@ async def _run_lifespan(keyturn: Keyturn) -> AsyncGenerator[None]:
     tasks = [asyncio.create_task(observability.warn_when_loop_blocks())]
     if keyturn.chat is not None:
         tasks.append(asyncio.create_task(keyturn.chat.run()))
-    tasks += [asyncio.create_task(sender.run()) for sender in keyturn.senders]
     tasks += [asyncio.create_task(run()) for part in keyturn.parts for run in part.tasks]
     try:
         yield

@@ -35,9 +35,9 @@ def _lift_out(directory: Path, name: str) -> None:
     shutil.rmtree(directory / "tests" / "bot" / "features" / name)
     binding = directory / "bot" / "features" / "__init__.py"
     text, lines = re.subn(rf"^    {name}\.FEATURE,\n", "", binding.read_text(), flags=re.M)
-    text = re.sub(rf"^(from bot\.features import .*?)\b{name}(, )?", r"\1", text, flags=re.M)
+    text = re.sub(rf"^    {name},\n", "", text, flags=re.M)
     assert lines == 1
-    binding.write_text(re.sub(r"^from bot\.features import *\n", "", text, flags=re.M))
+    binding.write_text(text.replace("from bot.features import (\n)\n", ""))
 
 
 def _run_tests(

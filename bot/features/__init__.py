@@ -4,7 +4,17 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bot.feature import Feature, ServerContext, ServerPart
-from bot.features import drift, erasure, mcp, notices, oncall, rebuild, wait_report, webhooks
+from bot.features import (
+    drift,
+    erasure,
+    mcp,
+    notices,
+    oncall,
+    rebuild,
+    ticket_notes,
+    wait_report,
+    webhooks,
+)
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
@@ -24,6 +34,7 @@ FEATURES: Sequence[Feature] = (
     notices.FEATURE,
     oncall.FEATURE,
     rebuild.FEATURE,
+    ticket_notes.FEATURE,
     wait_report.FEATURE,
     webhooks.FEATURE,
 )

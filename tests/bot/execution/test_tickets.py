@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
-from bot.db.tables import break_glass, delivery
+from bot.db.tables import break_glass
 from bot.execution import executor
 from bot.execution.planner import RemainingWork
-from bot.integrations.ticket_notes import TicketNotes
 from bot.model.errors import (
     BreakGlassNotNeededError,
     InvalidRequestError,
@@ -61,11 +60,7 @@ def request(harness: Harness, ticket: str = "CHG1", person: str = "dora", **more
     return harness.get_run(run.id)
 
 
-def test_change_runs_under_an_approved_ticket_that_gets_notes(
-    ticketed: Harness, server: TicketServer
-):
-    notes = TicketNotes(ticketed.database, ticketed.policies, "https://keyturn.test")
-    notes.send_due()
+def test_change_runs_under_an_approved_ticket(ticketed: Harness, server: TicketServer):
     run = request(ticketed)
     assert run.state is State.PENDING
     assert run.plan is not None
@@ -74,20 +69,6 @@ def test_change_runs_under_an_approved_ticket_that_gets_notes(
     assert ticketed.approve(run).state is State.SUCCEEDED
     # Asked for the plan, and again at the gate.
     assert len(server.questions) == 2
-    server.status = 503
-    notes.send_due()
-    server.status = 200
-    with ticketed.database.transaction() as tx:
-        tx.sql.execute(update(delivery).values(next_attempt_at=0))
-    while notes.send_due():
-        pass
-    first, started, ended = server.notes
-    assert first == started
-    assert started.startswith(
-        "Keyturn run 1, toy set lb1 lamp on: started, requested by Dora Developer, approved by "
-        f"Olga Owner, plan {run.short_digest}. https://keyturn.test/runs/1"
-    )
-    assert ended.startswith("Keyturn run 1, toy set lb1 lamp on: succeeded. ")
 
 
 def test_request_without_a_ticket_is_rejected_when_a_rule_requires_one(ticketed: Harness):
