@@ -119,13 +119,16 @@ def list_runs(
     with parts.database.reading(caller.view_rights) as tx:
         page = search_runs(tx, query.filter, most=query.limit)
         decisions = runs.list_decisions_on(tx, [run.id for run in page.runs])
+        parent_states = runs.get_parent_states(tx, page.runs)
         has_runs = page.runs or page.older
         unknown_filters = (
             {} if has_runs else describe_unknown_names(tx, query.filter, caller.policy)
         )
     return RunPageOut(
         runs=[
-            schemas.RunOut.from_run(run, decisions.get(run.id, ()), parts.base_url)
+            schemas.RunOut.from_run(
+                run, decisions.get(run.id, ()), parts.base_url, parent_states.get(run.id)
+            )
             for run in page.runs
         ],
         next=records.build_next_link(request, page.older) if page.older else None,

@@ -284,13 +284,15 @@ class RunOut(OutputModel):
     page: str = Field(description="Address of the run's web page.")
 
     @classmethod
-    def from_run(cls, run: Run, decisions: Sequence[Decision], base_url: str) -> "RunOut":
-        return cls(**describe_run(run, decisions, base_url))
-
-    @classmethod
-    def from_child(cls, child: Run, parent_state: State, base_url: str) -> "RunOut":
-        display = get_child_run_display(child, parent_state)
-        return cls(**describe_run(child, (), base_url, display))
+    def from_run(
+        cls,
+        run: Run,
+        decisions: Sequence[Decision],
+        base_url: str,
+        parent_state: State | None = None,
+    ) -> "RunOut":
+        display = get_child_run_display(run, parent_state)
+        return cls(**describe_run(run, decisions, base_url, display))
 
 
 def describe_run(
@@ -457,7 +459,7 @@ class RunDetailsOut(RunOut):
                 "report": run.report,
                 "decisions": view.decisions,
                 "child_runs": [
-                    RunOut.from_child(child, run.state, base_url) for child in view.children
+                    RunOut.from_run(child, (), base_url, run.state) for child in view.children
                 ],
                 "schedule": view.schedule,
                 "counter_proposal": view.counter_proposal

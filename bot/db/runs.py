@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache, partial
-from typing import Any
+from typing import Any, Protocol
 
 from pydantic import TypeAdapter
 from sqlalchemy import (
@@ -460,6 +460,27 @@ def _read_viewable(tx: Transaction, rows: Iterable[Any]) -> list[Run]:
         return found
     viewable = view_conditions.list_viewable(tx, [run.id for run in found])
     return [_show(tx, run) for run in found if run.id in viewable]
+
+
+class _NumberedRun(Protocol):
+    @property
+    def id(self) -> int: ...
+    @property
+    def state(self) -> State: ...
+
+
+def get_parent_states(tx: Transaction, listed: Iterable[_NumberedRun]) -> Mapping[int, State]:
+    """Return the states of the parents of pending child runs, by the numbers of the child runs.
+
+    Only what these child runs wait for depends on their parents.
+    """
+    pending = [run.id for run in listed if run.state is State.PENDING]
+    if not pending:
+        return {}
+    query = select(_RUN.id, _RUN.parent).where(_RUN.id.in_(pending), _RUN.parent.is_not(None))
+    parents = {row.id: row.parent for row in tx.sql.execute(query)}
+    states = {run.id: run.state for run in list_runs(tx, sorted({*parents.values()}))}
+    return {child: states[parent] for child, parent in parents.items() if parent in states}
 
 
 def get_runs(tx: Transaction, numbers: Sequence[int]) -> list[Run]:

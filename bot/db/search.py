@@ -560,6 +560,8 @@ class RunListing:
     """The decisions by run."""
     views: Sequence[SavedView]
     """The saved views of the reader."""
+    parent_states: Mapping[int, State]
+    """The states of the parents of pending child runs, by the numbers of the child runs."""
 
 
 def list_run_page(
@@ -571,11 +573,13 @@ def list_run_page(
     """
     found, older = ([], None) if run_filter is None else find_page_numbers(tx, run_filter, most)
     rows = tx.sql.execute(_LIST, {"wanted": found}).all()
+    listed = [_read_listed_run(tx, row) for row in rows]
     return RunListing(
-        [_read_listed_run(tx, row) for row in rows],
+        listed,
         older,
         runs.list_decisions_on(tx, found),
         saved_views.list_views(tx, whose),
+        runs.get_parent_states(tx, listed),
     )
 
 

@@ -227,9 +227,12 @@ def describe_outcome(run: _RunWithStatus) -> str:
     return describe_waiting(run.waiting) if run.waiting is not None else run.summary
 
 
-def get_child_run_display(run: _RunWithStatus, parent_state: State) -> StatusDisplay:
-    """Return how a child run is displayed. It is requested and approved with its parent."""
-    if run.state is not State.PENDING or parent_state is State.PENDING:
+def get_child_run_display(run: _RunWithStatus, parent_state: State | None) -> StatusDisplay:
+    """Return how a child run is displayed. It is requested and approved with its parent.
+
+    parent_state: None for a run without a parent that may be viewed.
+    """
+    if run.state is not State.PENDING or parent_state in {None, State.PENDING}:
         return get_run_display(run)
     if parent_state in {State.PLANNING, State.PLANNED}:
         return RUN_STATUS_DISPLAYS[State.PLANNED]

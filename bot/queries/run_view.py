@@ -19,7 +19,7 @@ from bot.db.runs import NoSuchRun
 from bot.model.plan import PlannedStep
 from bot.model.resubmit import can_be_planned_again
 from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepRecord, StepState
-from bot.model.run_states import StatusDisplay, get_child_run_display, get_run_display
+from bot.model.run_states import StatusDisplay, get_child_run_display
 from bot.model.text import format_count
 from bot.policy import Person, Policy, PolicyRequest
 from bot.policy.explain import NO_APPROVER, describe_ending_stop
@@ -151,8 +151,6 @@ class RunView:
     @property
     def display(self) -> StatusDisplay:
         """How the state of the run is displayed."""
-        if self.parent_state is None:
-            return get_run_display(self.run)
         return get_child_run_display(self.run, self.parent_state)
 
     @property

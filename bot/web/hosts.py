@@ -90,12 +90,14 @@ def show_host(
         changes = _list_changes(tx, host.name, days)
         shown = changes[:_MAX_SHOWN_CHANGES]
         votes = runs.list_decisions_on(tx, [each.parent or each.id for each in shown])
+        parent_states = runs.get_parent_states(tx, shown)
         now = tx.now
     return visit.render(
         "host.html",
         host_status=status,
         host=host,
         changes=shown,
+        parent_states=parent_states,
         more=len(changes) > len(shown),
         votes={each.id: votes.get(each.parent or each.id, ()) for each in shown},
         days=days,

@@ -79,6 +79,7 @@ def show_runs(request: Request) -> Response:
         invalid=page.typed_filter.problems,
         runs=page.listing.runs,
         votes=page.listing.decisions,
+        parent_states=page.listing.parent_states,
         now=page.now,
         older=page.next_url,
         short=len(page.listing.runs) < _PAGE_SIZE,

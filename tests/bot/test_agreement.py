@@ -100,6 +100,8 @@ def _add_runs_through_the_service(harness: Harness) -> None:
         harness.run_queued_work()
         if approves:
             harness.approve(harness.get_run(run.id))
+    lamps = [SetSwitch(host=host, name="fan", value="on") for host in ("lb1", "lb2")]
+    service.request_on_hosts(lamps, host_pattern="lb*", person="dora", origin=WEB, plan_only=True)
     for host in ("lb1", "web1"):
         service.schedules.request_schedule(
             [ShowSwitches(host=host)], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
@@ -219,9 +221,11 @@ def test_lists_show_the_label_of_each_run(
     labels = {number: one.view.display.label for number, one in shown.items()}
     with _open_program(harness, viewer) as program:
         listed = program.get("/runs", params={"limit": 100}).json()["runs"]
-    assert {run["id"]: run["label"] for run in listed}.items() <= labels.items()
+        on_host = program.get("/runs", params={"limit": 100, "host": "lb1"}).json()["runs"]
+    assert {run["id"]: run["label"] for run in [*listed, *on_host]}.items() <= labels.items()
     with create_site(harness).browser(viewer) as browser:
-        rows = browser.get("/runs").text.split('<tr role="row">')
+        lists = [browser.get(f"/runs{host}").text for host in ("", "?host=lb1", "?host=lb2")]
+        rows = "".join(lists).split('<tr role="row">')
     for row in rows:
         if link := re.search(r'href="/runs/(\d+)" class="kt-title"', row):
             assert f"{labels[int(link[1])]}</span>" in row
