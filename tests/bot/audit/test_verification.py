@@ -21,6 +21,7 @@ from bot.db import tables
 from bot.db.database import Database, StoreUnavailable
 from bot.model import signing
 from bot.model.canonical import hash_canonical
+from bot.model.errors import InvalidRequestError
 from bot.model.signing import KeyFileError, SigningKey
 from tests.bot.databases import create_sqlite_database
 
@@ -229,7 +230,7 @@ def test_witness_file_gains_a_checkpoint_only_when_the_log_has_grown(
 def test_witness_file_without_a_checkpoint_is_rejected(tmp_path: Path):
     file = tmp_path / "witness"
     file.write_text("nonsense\n")
-    with pytest.raises(ValueError, match="holds no checkpoint"):
+    with pytest.raises(InvalidRequestError, match="holds no checkpoint"):
         checkpoints.read_checkpoints(file)
 
 

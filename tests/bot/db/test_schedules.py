@@ -258,6 +258,10 @@ def _skip_guard(*_: object, **__: object) -> None:
     """Stand where a guard stood."""
 
 
+def _find_nothing(*_: object, **__: object) -> None:
+    return None
+
+
 def _find_no_reason(*_: object, **__: object) -> str:
     return ""
 
@@ -392,7 +396,7 @@ class TestFreeze:
     def test_without_the_freeze_check_a_due_time_fires_during_a_freeze(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(Policy, "describe_freeze", _find_no_reason)
+        monkeypatch.setattr(Policy, "find_freeze", _find_nothing)
         self._frozen(harness)
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 

@@ -259,7 +259,7 @@ def _filter_in_python(made: Sequence[Run], wanted: RunFilter) -> list[int]:
         and wanted.area in {None, run.area}
         and wanted.person in {None, run.requested_by}
         and wanted.runbook in {None, run.runbook}
-        and (not wanted.states or wanted.states & {run.state, run.status})
+        and (not wanted.states or wanted.states & {run.status})
         and (not wanted.text or run.values["name"] == "lamp")
     ]
 
