@@ -88,7 +88,7 @@ async def test_denial_is_shown_on_every_card_and_mentions_the_requester(reminded
     await reminded_chat.deny("U0OLGA", message=mine)
     assert other.buttons == {}
     assert "Denied" in other.text
-    assert "by Olga" in other.words
+    assert "Olga Owner denied it" in other.words
     calls = [one for one in reminded_chat.slack.posted if one.thread and list_mentions(one.blocks)]
     assert [list_mentions(one.blocks) for one in calls] == [["U0DORA"]]
 
