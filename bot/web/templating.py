@@ -163,7 +163,9 @@ def load_templates() -> Jinja2Templates:
 
 def _list_common_variables(request: Request) -> dict[str, Any]:
     """Return the variables that the layout of every page needs."""
-    deps: WebDependencies | None = getattr(request.app.state, "deps", None)
+    # The request guard refuses before the application is known.
+    app = request.scope.get("app")
+    deps: WebDependencies | None = getattr(app.state, "deps", None) if app else None
     pages = deps.pages if deps else ()
     return {
         "menu_sections": {**_SECTIONS, **list_sections(pages)},

@@ -15,6 +15,7 @@ from bot.db.live_output import NewestLines
 from bot.db.run_progress import RunProgressPart
 from bot.model.run import State
 from bot.model.run_states import get_child_run_display
+from bot.model.waiting import Waiting, WaitingFor
 from bot.web import build_app
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits, StreamSlots
 from tests.bot.restricted_view import restricted_rules
@@ -211,8 +212,10 @@ def test_run_page_shows_the_last_output_of_a_step_with_unknown_outcome(site: Sit
 
 
 def test_child_run_of_a_later_wave_is_upcoming_not_pending_approval():
-    def show(state: State, summary: str = "", *, parent: State = State.RUNNING) -> str:
-        part = RunProgressPart(1, 1, "lb1", state, None, None, summary)
+    def show(
+        state: State, waiting: Waiting | None = None, *, parent: State = State.RUNNING
+    ) -> str:
+        part = RunProgressPart(1, 1, "lb1", state, None, None, "", waiting=waiting)
         return get_child_run_display(part, parent).label
 
     assert show(State.PENDING) == "Upcoming"
@@ -222,6 +225,6 @@ def test_child_run_of_a_later_wave_is_upcoming_not_pending_approval():
     assert show(State.PENDING, parent=State.COUNTER_PROPOSED) == "Counter-proposal"
     assert show(State.RUNNING) == "Running"
     assert show(State.QUEUED) == "Queued"
-    assert show(State.QUEUED, "On hold: freeze “audit” until tomorrow") == "On hold"
+    assert show(State.QUEUED, Waiting(WaitingFor.FREEZE, "audit")) == "On hold"
     ill = RunProgressPart(1, 1, "lb1", State.SUCCEEDED, 1, 2, "", needs_attention=True)
     assert get_child_run_display(ill, State.RUNNING).label == "Needs attention"
