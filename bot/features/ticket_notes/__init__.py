@@ -7,7 +7,7 @@ from bot.feature import Feature, ServerContext, ServerPart
 
 
 def _build_server_part(context: ServerContext) -> ServerPart:
-    from bot.features.ticket_notes.server import build_server_part
+    from bot.features.ticket_notes.sender import build_server_part
 
     return build_server_part(context)
 

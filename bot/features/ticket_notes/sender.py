@@ -3,13 +3,15 @@
 from bot.audit import events
 from bot.db import runs
 from bot.db.database import Database, Transaction
+from bot.feature import ServerContext, ServerPart
 from bot.integrations.delivery_sender import DeliverySender
 from bot.integrations.safe_http import DeliveryError
 from bot.integrations.ticket_client import add_note
-from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter
+from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter, describe_deliveries
 from bot.model.references import hide_references
 from bot.model.run import Run, format_approvers
 from bot.policy import NoPolicyError, Policy, PolicySource
+from bot.web.deps import ComponentHealth
 
 # The name of the subscription, which no webhook can have.
 TICKET_NOTES = "ticket notes"
@@ -62,3 +64,12 @@ class TicketNotes(DeliverySender):
         approvers = format_approvers(decisions, policy.person_names)
         facts = f"requested by {requester}{approvers}, plan {run.short_digest}"
         return f"Keyturn run {run.id}, {run.title}: {kind}, {facts}.{page}"
+
+
+def build_server_part(context: ServerContext) -> ServerPart:
+    """Return one sender, whose failures readiness names."""
+    settings, database = context.settings, context.database
+    sender = TicketNotes(database, context.policies, settings.address)
+    has_system = (settings.policy / "tickets.yaml").exists()
+    checks = {"subscriptions": lambda: ComponentHealth(describe_deliveries(database))}
+    return ServerPart(tasks=[sender.run], health_checks=checks if has_system else {})

@@ -1,13 +1,10 @@
 """What a server runs for webhooks: the address of each source, and a sender for each target."""
 
-from collections.abc import Callable
-from functools import partial
 from urllib.parse import urlsplit
 
 from starlette.routing import Mount
 
 from bot.audit import events
-from bot.db.database import Database
 from bot.feature import ServerContext, ServerPart
 from bot.features.webhooks.config import (
     WebhookConfig,
@@ -30,19 +27,13 @@ def build_server_part(context: ServerContext) -> ServerPart:
         WebhookSender(one, context.database, settings.address)
         for one in config.subscriptions.values()
     ]
-    checks: dict[str, Callable[[], ComponentHealth]] = {}
-    if senders:
-        checks["subscriptions"] = partial(_check_deliveries, context.database)
+    # A warning, because all else works.
+    checks = {"subscriptions": lambda: ComponentHealth(describe_deliveries(context.database))}
     return ServerPart(
         tasks=[sender.run for sender in senders],
         routes=[Mount("/hooks", build_webhook_app(receiver, secure=is_https))],
-        health_checks=checks,
+        health_checks=checks if senders else {},
     )
-
-
-def _check_deliveries(database: Database) -> ComponentHealth:
-    """Describe failed deliveries for readiness: a warning, because all else works."""
-    return ComponentHealth(describe_deliveries(database))
 
 
 def _load_webhooks(context: ServerContext) -> WebhookConfig:
