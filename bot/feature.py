@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from bot.health import CheckWithPolicy
     from bot.model.redaction import Redactor
     from bot.policy import PolicySource
-    from bot.queries.digest import DigestSection
+    from bot.queries.digest import BuildDigest
     from bot.service import KeyturnService
     from bot.settings import Settings
     from bot.slack.features import ChatWords
@@ -38,7 +38,7 @@ class ServerContext:
     """The policy without banned people."""
     service: "KeyturnService"
     redactor: "Redactor"
-    digest: "Sequence[DigestSection]"
+    digest: "Sequence[BuildDigest]"
     """Of all features."""
 
 
@@ -85,5 +85,5 @@ class Feature:
     load_metrics: "Callable[[], Sequence[CollectMetrics]]" = tuple
     load_notices: "Callable[[], Sequence[BuildNotice]]" = tuple
     """Messages in chat about a run, beside its card."""
-    load_digest: "Callable[[], Sequence[DigestSection]]" = tuple
+    load_digest: "Callable[[], Sequence[BuildDigest]]" = tuple
     """Sections of the weekly digest."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
     from bot.health import CheckWithPolicy
-    from bot.queries.digest import DigestSection
+    from bot.queries.digest import BuildDigest
     from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
     from bot.workflow.hooks import WorkflowHooks
@@ -82,8 +82,8 @@ def load_metrics() -> "Sequence[CollectMetrics]":
     return [collect for one in FEATURES for collect in one.load_metrics()]
 
 
-def load_digest() -> "Sequence[DigestSection]":
-    return [section for one in FEATURES for section in one.load_digest()]
+def load_digest() -> "Sequence[BuildDigest]":
+    return [build for one in FEATURES for build in one.load_digest()]
 
 
 def build_server_parts(context: ServerContext) -> Sequence[ServerPart]:

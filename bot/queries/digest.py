@@ -1,6 +1,6 @@
 """What features say in the weekly digest of an owner."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bot.db.database import Transaction
@@ -12,5 +12,8 @@ class DigestSection:
     """A section that a feature adds."""
 
     title: str
-    list_lines: Callable[[Transaction, Policy, set[str]], Iterable[str]]
-    """Returns its lines about these areas, from what the transaction may view."""
+    lines: Sequence[str]
+
+
+BuildDigest = Callable[[Transaction, Policy, set[str]], Sequence[DigestSection]]
+"""Returns sections about these areas, from what the transaction may view."""

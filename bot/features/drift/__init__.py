@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
-    from bot.queries.digest import DigestSection
+    from bot.queries.digest import BuildDigest
     from bot.slack.features import ChatWords
     from bot.slack.run_notices import BuildNotice
     from bot.web.pages import Pages
@@ -72,10 +72,10 @@ def _load_metrics() -> "Sequence[CollectMetrics]":
     return [collect_watched_values]
 
 
-def _load_digest() -> "Sequence[DigestSection]":
-    from bot.features.drift.digest import DIGEST
+def _load_digest() -> "Sequence[BuildDigest]":
+    from bot.features.drift.details import build_digest
 
-    return DIGEST
+    return [build_digest]
 
 
 FEATURE = Feature(

@@ -13,8 +13,10 @@ from bot.features.drift.state import Candidate
 from bot.model.drift_state import DRIFTED_STATES, DriftState
 from bot.model.lasting_values import get_key_name
 from bot.model.run import Run
+from bot.model.text import format_count
 from bot.model.times import DAY, format_utc
 from bot.policy import Policy, PolicyRequest
+from bot.queries.digest import DigestSection
 from bot.queries.folded_runs import AdoptedValue, ValueFact
 from bot.workflow.context import WorkflowContext
 
@@ -200,3 +202,14 @@ def _find_adoption(tx: Transaction, key: DriftKey) -> AdoptedValue:
 def _describe_doubt(key: DriftKey) -> str:
     on_host = f": {key.value}" if key.value else ""
     return f"Why {key.name} is {key.state.label} since {format_utc(key.since_at)}{on_host}"
+
+
+def build_digest(tx: Transaction, policy: Policy, owned: set[str]) -> Sequence[DigestSection]:
+    """Count the values that changed on the hosts of some areas."""
+    hosts: dict[str, int] = {}
+    for key in rows.list_keys(tx, state=DriftState.CHANGED):
+        known = policy.inventory.hosts.get(key.host)
+        if known is not None and known.area in owned:
+            hosts[key.host] = hosts.get(key.host, 0) + 1
+    lines = [f"{host}: {format_count(number, 'value')}" for host, number in hosts.items()]
+    return [DigestSection("Changed outside Keyturn", lines)]

@@ -7,23 +7,23 @@ from bot.db.database import Transaction
 from bot.db.schedules import ScheduleState
 from bot.model.times import format_deadline
 from bot.policy import Policy
-from bot.queries.digest import DigestSection
+from bot.queries.digest import BuildDigest
 
 _LAPSE_DAYS, _DAY, _MAX_LINES = 28, 86_400_000_000, 10
 
 
 def render_digest(
-    tx: Transaction, policy: Policy, person: str, added: Sequence[DigestSection] = ()
+    tx: Transaction, policy: Policy, person: str, added: Sequence[BuildDigest] = ()
 ) -> str:
     """Return the digest of an owner's areas, from what this transaction may view.
 
-    added: the sections of the features.
+    added: of the features.
     """
     owned = {area.name for area in policy.organisation.areas.values() if person in area.owners}
     sections = [
         ("Needs a review by another person", [*_iterate_reviews(tx, policy, owned)]),
         (f"Schedules that lapse within {_LAPSE_DAYS} days", [*_iterate_schedules(tx, owned)]),
-        *((one.title, [*one.list_lines(tx, policy, owned)]) for one in added),
+        *((one.title, one.lines) for build in added for one in build(tx, policy, owned)),
     ]
     return "\n\n".join(_render_section(title, lines) for title, lines in sections)
 

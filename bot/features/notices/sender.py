@@ -22,7 +22,7 @@ from bot.integrations.safe_http import DeliveryError
 from bot.integrations.webhook_queue import PendingDelivery
 from bot.model.times import format_deadline, to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy, PolicySource
-from bot.queries.digest import DigestSection
+from bot.queries.digest import BuildDigest
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class NoticeSender:
         database: Database,
         *,
         base_url: str,
-        digest: Sequence[DigestSection] = (),
+        digest: Sequence[BuildDigest] = (),
     ) -> None:
         self._server, self._policies, self._database = server, policies, database
         self._base_url, self._next_check, self._digest = base_url, 0, digest

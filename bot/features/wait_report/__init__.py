@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from bot.cli.sections import AddedCommand
-    from bot.queries.digest import DigestSection
+    from bot.queries.digest import BuildDigest
     from bot.web.pages import Pages
 
 
@@ -35,10 +35,10 @@ def _load_routes() -> "Sequence[APIRouter]":
     return [router]
 
 
-def _load_digest() -> "Sequence[DigestSection]":
-    from bot.features.wait_report.digest import DIGEST
+def _load_digest() -> "Sequence[BuildDigest]":
+    from bot.features.wait_report.report import build_digest
 
-    return DIGEST
+    return [build_digest]
 
 
 FEATURE = Feature(

@@ -10,6 +10,8 @@ from bot.db.stats import Wait
 from bot.model.run import State
 from bot.model.times import DAY, parse_time_zone, to_datetime
 from bot.policy import Policy
+from bot.policy.explain import format_wait
+from bot.queries.digest import DigestSection
 
 DEFAULT_DAYS = 91
 # So many approved runs are needed before self-service is suggested.
@@ -17,6 +19,7 @@ _MIN_DECIDED_RUNS = 5
 _MAX_SUGGESTIONS = 5
 # Only so many runs are evaluated, the newest, to bound the time of a page.
 MAX_RUNS = 20_000
+_DIGEST_DAYS, _MAX_DIGEST_RUNS = 7, 2000
 _SUCCESSFUL_STATES = frozenset({State.SUCCEEDED, State.NO_CHANGES})
 
 
@@ -173,3 +176,25 @@ def _build_suggestion(
         total_wait=sum(one.length or 0 for one in waits),
         median=row.median or 0,
     )
+
+
+def build_digest(tx: Transaction, policy: Policy, owned: set[str]) -> Sequence[DigestSection]:
+    """Say how long requests waited in some areas, and what could be self-service there."""
+    report = build_wait_report(tx, policy, days=_DIGEST_DAYS, limit=_MAX_DIGEST_RUNS)
+    titles = {policy.organisation.areas[name].title for name in owned}
+    waits = [
+        f"{row.name}: {row.requested} requested, {row.approved} approved, {row.denied} denied, "
+        f"{row.expired} expired, {row.pending} pending"
+        + (f"; usual wait {format_wait(row.median)}" if row.median else "")
+        for row in report.areas
+        if row.name in titles
+    ]
+    suggestions = [
+        f"{one.runbook} in {one.area_title}: {one.requested} requests, all approved"
+        for one in report.suggestions
+        if one.area in owned
+    ]
+    return [
+        DigestSection(f"Approvals in {_DIGEST_DAYS} days", waits),
+        DigestSection("Could be self-service: see the approval report", suggestions),
+    ]

@@ -3,7 +3,7 @@
 from sqlalchemy import update
 
 from bot.db import tables
-from bot.features.drift.digest import DIGEST
+from bot.features.drift.details import build_digest
 from tests.bot.harness import Harness
 from tests.drift_keys import read_due_keys
 from tests.toy import KeepSwitch
@@ -16,6 +16,8 @@ def test_digest_counts_changed_values_on_the_hosts_of_an_area(harness: Harness):
         tx.sql.execute(update(tables.drift_key).values(next_at=0))
     read_due_keys(harness.service)
     with harness.database.reading() as tx:
-        policy, (section,) = harness.policies.get_policy(), DIGEST
-        assert [*section.list_lines(tx, policy, {"edge"})] == ["lb1: 1 value"]
-        assert [*section.list_lines(tx, policy, {"storage"})] == []
+        policy = harness.policies.get_policy()
+        (edge,) = build_digest(tx, policy, {"edge"})
+        (storage,) = build_digest(tx, policy, {"storage"})
+        assert edge.lines == ["lb1: 1 value"]
+        assert storage.lines == []

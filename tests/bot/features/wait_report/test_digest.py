@@ -1,6 +1,6 @@
 """What the digest says of waits: only of the reader's areas."""
 
-from bot.features.wait_report.digest import DIGEST
+from bot.features.wait_report.report import build_digest
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
@@ -8,11 +8,13 @@ from tests.toy import SetSwitch
 def test_digest_lists_the_waits_of_owned_areas_only(harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.deny_run(run.id, person="olga", reason="not today")
-    waits, suggestions = DIGEST
     with harness.database.reading() as tx:
         policy = harness.policies.get_policy()
-        assert [*waits.list_lines(tx, policy, {"edge"})] == [
+        waits, _ = build_digest(tx, policy, {"edge"})
+        assert waits.lines == [
             "the edge: 1 requested, 0 approved, 1 denied, 0 expired, 0 pending; usual wait 0 s"
         ]
-        assert [*waits.list_lines(tx, policy, {"storage"})] == []
-        assert [*suggestions.list_lines(tx, policy, {"edge", "storage"})] == []
+        waits, _ = build_digest(tx, policy, {"storage"})
+        assert waits.lines == []
+        _, suggestions = build_digest(tx, policy, {"edge", "storage"})
+        assert suggestions.lines == []
