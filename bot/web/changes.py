@@ -71,7 +71,7 @@ def show_changes(
             found = timeline.build_timeline(
                 tx, time, span=span, host_pattern=host_pattern, limit=_MAX_EVENTS
             )
-            events = _build_shown_events(tx, found.events, time)
+            events = _build_shown_events(tx, found.events, time, now)
             omitted, searched_span = found.omitted, found.searched_span
     return visit.render(
         "changes.html",
@@ -112,20 +112,17 @@ def _parse_typed_times(
 
 
 def _build_shown_events(
-    tx: Transaction, events: Sequence[TimelineEvent], time: int
+    tx: Transaction, events: Sequence[TimelineEvent], time: int, now: int
 ) -> list[ShownEvent]:
     approvals = timeline.list_approvals(tx, events)
+    earlier = "ago" if time == now else "before"
     return [
         ShownEvent(
             one,
             _RANK_BADGES[one.rank] if one.has_started else _REQUESTED_BADGE,
             RUN_STATUS_DISPLAYS.get(one.state),
-            _format_time_difference(one.at - time),
+            f"{times.format_span(abs(one.at - time))} {'after' if one.at > time else earlier}",
             approvals.get(one.run or 0, ()),
         )
         for one in events
     ]
-
-
-def _format_time_difference(microseconds: int) -> str:
-    return f"{times.format_span(abs(microseconds))} {'after' if microseconds > 0 else 'before'}"

@@ -113,7 +113,7 @@ def add_freeze(policy: Path) -> None:
     """Add a freeze of the web servers for two days from tomorrow."""
     begin, end = (datetime.now(UTC) + timedelta(days=days) for days in (1, 3))
     (policy / "freezes.yaml").write_text(
-        "freezes:\n  - name: summer sale\n    areas: [web]\n"
+        "freezes:\n  - name: sale weekend\n    areas: [web]\n"
         f'    from: "{begin:%Y-%m-%d} 00:00"\n    until: "{end:%Y-%m-%d} 00:00"\n'
     )
 
