@@ -27,7 +27,7 @@ from connectors.command import (
     SwitchLines,
 )
 from connectors.errors import HostError, SetupError, UnreachableError
-from connectors.fetcher import Fetcher
+from connectors.https import Fetcher
 from connectors.inventory import Host
 from connectors.ssh_transport import ConnectionLostError, HostBusyError, SshLimits
 

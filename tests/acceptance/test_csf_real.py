@@ -20,8 +20,8 @@ import pytest
 from connectors import csf, csf_list
 from connectors.command import Query, Shell
 from connectors.errors import CommandError, HostError, UnreachableError
-from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
+from connectors.https import Fetcher
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from connectors.ssh_transport import SshLimits

@@ -13,8 +13,8 @@ from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
-from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
+from connectors.https import Fetcher
 from connectors.ssh_pool import SshPool
 from runbooks.csf_pingdom_refresh import RefreshPingdom
 from tests.bot.harness import WEB, ManualDispatcher

@@ -12,8 +12,8 @@ import pytest
 
 from connectors.command import Fetch, Query, Setting
 from connectors.errors import HostError, ParseError, SettingError, UnreachableError
-from connectors.fetcher import Fetcher
 from connectors.fleet import Fleet
+from connectors.https import Fetcher
 from connectors.ssh_pool import SshPool
 from tests.playground.fixed_response_server import FixedResponseServer, Reply, build_response
 from tests.playground.proxy import Proxy
