@@ -1,16 +1,13 @@
 """Calls of the HTTPS interfaces that manage hosts: Redfish of a BMC, the XML API of an HP MSA.
 
-The certificate is verified before anything is sent. A call is sent once and never repeated,
-because a power cycle must not happen twice. Redirects are not followed, so that the login goes to
-no other server.
+`https` verifies the certificate before anything is sent, and sends a call once: a lost answer is
+an unknown outcome.
 """
 
 import asyncio
 import hashlib
 import json
-import logging
 import re
-import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -18,9 +15,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, cast
 
-import httpx2
-
-from connectors import msa_xml, password
+from connectors import https, msa_xml, password
 from connectors.command import NO_HOOKS, Answer, ApiCall, RunHooks, quote_text
 from connectors.errors import (
     CommandError,
@@ -36,11 +31,7 @@ from connectors.errors import (
 from connectors.inventory import Host
 from connectors.password import Password
 
-# It would log each address that is called.
-logging.getLogger("httpx2").setLevel(logging.WARNING)
-
-_MAX_BYTES = 4 * 1024 * 1024
-_CONNECT_SECONDS, _CALL_SECONDS = 10, 60
+_LIMITS = https.Limits(seconds=60, max_bytes=4 * 1024 * 1024)
 _CONDITION_STATUSES = (HTTPStatus.PRECONDITION_REQUIRED, HTTPStatus.PRECONDITION_FAILED)
 
 
@@ -78,7 +69,7 @@ class ApiClient:
             return Answer(0, answer)
 
     async def _await_power_state(
-        self, interface: "_Interface", client: httpx2.AsyncClient, call: ApiCall
+        self, interface: "_Interface", client: https.Client, call: ApiCall
     ) -> None:
         """Read the resource until it has the power state; a BMC may be silent meanwhile."""
         last = "nothing"
@@ -121,25 +112,16 @@ class _Interface:
         what = self._host.name if self._host.msa else f"the BMC of {self._host.name}"
         return f"{what} ({self._entry.address}:{self._port})"
 
-    def open_client(self) -> httpx2.AsyncClient:
+    def open_client(self) -> https.Client:
         name = f"[{self._entry.address}]" if ":" in self._entry.address else self._entry.address
-        return httpx2.AsyncClient(
+        return https.open_client(
+            self._make_trust(),
             base_url=f"https://{name}:{self._port}",
             # An array has a login of its own.
-            auth=None if self._host.msa else (self._entry.user, self._password.text),
-            verify=self._make_trust(),
-            trust_env=False,
-            follow_redirects=False,
-            headers={
-                "Accept": "application/json",
-                "Accept-Encoding": "identity",
-                "OData-Version": "4.0",
-                "User-Agent": "Keyturn",
-            },
-            timeout=httpx2.Timeout(None, connect=_CONNECT_SECONDS),
+            login=None if self._host.msa else (self._entry.user, self._password.text),
         )
 
-    async def log_in(self, client: httpx2.AsyncClient) -> None:
+    async def log_in(self, client: https.Client) -> None:
         """Open a session on an array, for the calls that follow."""
         if self._host.msa is None:
             return
@@ -154,7 +136,7 @@ class _Interface:
             ) from None
         client.headers["sessionKey"] = key
 
-    async def log_out(self, client: httpx2.AsyncClient) -> None:
+    async def log_out(self, client: https.Client) -> None:
         """Close the session on an array, which allows few; it ends by itself if this fails."""
         if self._host.msa is not None:
             with suppress(HostError):
@@ -164,23 +146,23 @@ class _Interface:
     def _password(self) -> Password:
         return password.load_password(self._files / self._entry.password_file)
 
-    async def get(self, client: httpx2.AsyncClient, path: str) -> str:
+    async def get(self, client: https.Client, path: str) -> str:
         return (await self._read(client, path))[1]
 
-    async def _read(self, client: httpx2.AsyncClient, path: str) -> tuple[Mapping[str, str], str]:
+    async def _read(self, client: https.Client, path: str) -> tuple[Mapping[str, str], str]:
         try:
             return await self._send(client, "GET", path)
-        except (TimeoutError, httpx2.HTTPError) as error:
+        except https.HttpsError as error:
             raise self._explain(error) from None
 
-    async def change(self, client: httpx2.AsyncClient, call: ApiCall, hooks: RunHooks) -> str:
+    async def change(self, client: https.Client, call: ApiCall, hooks: RunHooks) -> str:
         """Send a call that changes something, once. Returns the text of the answer."""
         hooks.before_send()
         try:
             headers, text = await self._send_conditionally(client, call)
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        except (https.NotSentError, https.ResponseTooLongError) as error:
             raise self._explain(error) from None
-        except (TimeoutError, httpx2.HTTPError) as error:
+        except https.HttpsError as error:
             raise UnknownOutcomeError(
                 f"{self} received the request and did not answer it ({self._explain(error)}): "
                 "it may or may not have been carried out"
@@ -188,7 +170,7 @@ class _Interface:
         return text or headers.get("Location", "")
 
     async def _send_conditionally(
-        self, client: httpx2.AsyncClient, call: ApiCall
+        self, client: https.Client, call: ApiCall
     ) -> tuple[Mapping[str, str], str]:
         with suppress(_ConditionError):
             return await self._send(client, call.method, call.path, call.body)
@@ -202,80 +184,55 @@ class _Interface:
         )
 
     async def _send(
-        self, client: httpx2.AsyncClient, method: str, path: str, body: str = "", etag: str = ""
+        self, client: https.Client, method: str, path: str, body: str = "", etag: str = ""
     ) -> tuple[Mapping[str, str], str]:
-        content = body.encode() if body else None
-        headers = {"Content-Type": "application/json"} if body else {}
+        headers = {"Accept": "application/json", "OData-Version": "4.0"}
+        headers |= {"Content-Type": "application/json"} if body else {}
         headers |= {"If-Match": etag} if etag else {}
-        async with (
-            asyncio.timeout(_CALL_SECONDS),
-            client.stream(method, path, content=content, headers=headers) as answer,
-        ):
-            text = bytearray()
-            async for piece in answer.aiter_raw():
-                text += piece
-                if len(text) > _MAX_BYTES:
-                    raise OutputLimitError(f"{self} returned more than {_MAX_BYTES} bytes")
-        shown = text.decode(errors="backslashreplace")
-        if error := self._find_error(answer, shown):
+        request = https.Request(method, path, headers, body.encode())
+        answer = await https.send(client, request, _LIMITS)
+        shown = answer.body.decode(errors="backslashreplace")
+        if error := self._find_error(answer.status, shown):
             raise error
         return answer.headers, shown
 
-    def _find_error(self, answer: httpx2.Response, text: str) -> HostError | None:
+    def _find_error(self, status: int, text: str) -> HostError | None:
         """Return the error of an answer by its status, or None."""
-        if answer.is_success:
+        if 200 <= status < 300:
             return None
-        if answer.status_code in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
+        if status in {HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN}:
             return LoginError(
-                f"{self} refuses {self._entry.user} (status {answer.status_code}): correct the "
+                f"{self} refuses {self._entry.user} (status {status}): correct the "
                 "password in its password_file, or give the login the right to do this"
             )
-        if answer.status_code == HTTPStatus.SERVICE_UNAVAILABLE:
-            return UnreachableError(f"{self} is busy (status {answer.status_code}): try again")
-        kind = _ConditionError if answer.status_code in _CONDITION_STATUSES else CommandError
-        return kind(f"{self} returned status {answer.status_code}{_parse_message(text)}")
+        if status == HTTPStatus.SERVICE_UNAVAILABLE:
+            return UnreachableError(f"{self} is busy (status {status}): try again")
+        kind = _ConditionError if status in _CONDITION_STATUSES else CommandError
+        return kind(f"{self} returned status {status}{_parse_message(text)}")
 
-    def _explain(self, error: BaseException) -> HostError:
+    def _explain(self, error: https.HttpsError) -> HostError:
         """Return the error of a connection that did not work."""
-        while error.__context__ is not None and not isinstance(error, ssl.SSLError):
-            error = error.__context__
-        if isinstance(error, ssl.SSLCertVerificationError):
+        if isinstance(error, https.CertificateError):
             return HostKeyMismatchError(
                 f"the certificate of {self} is not the one in the inventory "
-                f"({error.args[-1]}). The password was not sent: verify "
+                f"({error}). The password was not sent: verify "
                 "the certificate before you correct the inventory"
             )
-        reason = str(error) or type(error).__name__
-        return UnreachableError(f"{self} cannot be reached by HTTPS ({reason})")
+        if isinstance(error, https.ResponseTooLongError):
+            return OutputLimitError(f"{self} returned more than {_LIMITS.max_bytes} bytes")
+        return UnreachableError(f"{self} cannot be reached by HTTPS ({error})")
 
-    def _make_trust(self) -> ssl.SSLContext:
+    def _make_trust(self) -> https.Trust:
         if self._entry.ca is None:
-            return _pin_certificate(str(self._entry.certificate))
+            return https.pin_certificate(str(self._entry.certificate))
         file = self._files / self._entry.ca
         try:
-            return ssl.create_default_context(cafile=file)
+            return https.trust_authority(file)
         except OSError as error:  # ssl's own errors among them
             raise SetupError(
                 f"cannot use the CA file {file} ({error.strerror or error}): put the PEM "
                 f"certificate of the CA that signed the certificate of {self} there"
             ) from None
-
-
-def _pin_certificate(fingerprint: str) -> ssl.SSLContext:
-    """Return a context that accepts one certificate alone, also a self-signed or expired one."""
-
-    class PinnedConnection(ssl.SSLObject):
-        def do_handshake(self) -> None:
-            super().do_handshake()
-            shown = hashlib.sha256(self.getpeercert(binary_form=True) or b"").digest()
-            if shown != bytes.fromhex(fingerprint.replace(":", "")):
-                raise ssl.SSLCertVerificationError(1, f"it is {shown.hex(':').upper()}")
-
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the class above verifies it instead
-    context.sslobject_class = PinnedConnection
-    return context
 
 
 def _list_etags(headers: Mapping[str, str], text: str) -> Sequence[str]:

@@ -45,9 +45,9 @@ _FORBIDDEN = frozenset(
     aiohttp asyncio bot builtins concurrent ctypes ftplib http httpx httpx2 importlib
     multiprocessing netmiko os paramiko pickle psycopg pty requests runpy shutil signal smtplib
     socket socketserver sqlalchemy sqlite3 ssl subprocess sys tempfile threading urllib urllib3
-    connectors.device connectors.https connectors.fleet connectors.key_file connectors.password
-    connectors.permissions connectors.ssh connectors.ssh_pool connectors.ssh_stream
-    connectors.ssh_transport
+    connectors.api_client connectors.device connectors.fleet connectors.https connectors.key_file
+    connectors.password connectors.permissions connectors.ssh connectors.ssh_pool
+    connectors.ssh_stream connectors.ssh_transport
     """.split()  # noqa: SIM905 - forty names are easier to read this way
 )
 # Parts of forbidden packages that only compute.

@@ -1,15 +1,16 @@
-"""Documents are fetched from a real HTTPS server, which can return anything."""
+"""Requests to a real HTTPS server, which can return anything, and documents fetched from it."""
 
 import gzip
 import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from connectors import https
 from connectors.command import Fetch, Query, Setting
 from connectors.errors import HostError, ParseError, SettingError, UnreachableError
 from connectors.fleet import Fleet
@@ -230,7 +231,7 @@ def without_a_name(mirror: FixedResponseServer) -> Fetch:
     ("wanted", "words"),
     [
         (without_a_server, "did not return a complete document"),
-        (without_a_name, "DNS cannot resolve"),
+        (without_a_name, "cannot resolve nowhere.invalid"),
     ],
 )
 def test_fetch_from_an_unreachable_server_says_why(
@@ -272,6 +273,41 @@ def test_fetch_never_contacts_link_local_or_metadata_addresses(tmp_path: Path, a
     text = Fetch(f"https://{address}/latest", networks="0.0.0.0/0,::/0")
     with pytest.raises(UnreachableError, match="link-local, multicast"):
         Fetcher(tmp_path).fetch(text)
+
+
+def send_to(mirror: FixedResponseServer, path: str, addresses: Sequence[str]) -> https.Response:
+    return https.send_to_checked_address(
+        https.Request("POST", mirror.url(path), body=b"{}"),
+        https.Limits(5, 100),
+        find_problem=lambda _: "",
+        resolve=lambda _name, _port: addresses,
+        trust=https.trust_authority(mirror.authority),
+    )
+
+
+def test_request_goes_to_the_next_address_when_the_first_accepts_no_connection(
+    mirror: FixedResponseServer,
+):
+    assert send_to(mirror, "/list", ["127.0.0.9", "127.0.0.1"]).body == BODY
+    assert mirror.asked == ["/list"]
+
+
+def test_request_that_a_server_may_have_received_is_sent_to_no_other_address(
+    mirror: FixedResponseServer,
+):
+    mirror.replies["/change"] = b""
+    with pytest.raises(https.HttpsError) as raised:
+        send_to(mirror, "/change", ["127.0.0.1", "127.0.0.1"])
+    assert not isinstance(raised.value, https.NotSentError)
+    assert mirror.asked == ["/change"]
+
+
+def test_request_is_not_sent_when_one_of_several_addresses_is_forbidden(
+    mirror: FixedResponseServer,
+):
+    with pytest.raises(https.NotSentError, match=r"169\.254\.169\.254, which is not public"):
+        send_to(mirror, "/list", ["127.0.0.1", "169.254.169.254"])
+    assert mirror.asked == []
 
 
 def fetch_through(proxy: str, url: str, mirror: FixedResponseServer) -> Fetch:

@@ -10,7 +10,7 @@ from bot.db.database import Database
 from bot.features.webhooks.config import WebhookSubscription
 from bot.integrations import webhook_signature
 from bot.integrations.delivery_sender import DeliverySender
-from bot.integrations.safe_http import Resolve, post, resolve_name
+from bot.integrations.safe_http import Resolve, request, resolve_name
 from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter
 
 
@@ -50,12 +50,14 @@ class WebhookSender(DeliverySender):
         headers = webhook_signature.build_signature_headers(
             self._subscription.secret, message_id, body, timestamp=int(self._clock())
         )
-        post(
+        request(
+            "POST",
             self._subscription.url,
             body,
             headers,
             private=self._subscription.private,
             resolve=self._resolve,
+            max_bytes=0,
         )
 
     def _build_body(

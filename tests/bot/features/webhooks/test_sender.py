@@ -1,5 +1,6 @@
 """Outgoing webhooks: signed, in order, at least once, and never to private addresses."""
 
+import asyncio
 import base64
 import hashlib
 import hmac
@@ -11,6 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from ipaddress import ip_address
 from typing import Any
 
 import httpx2
@@ -26,9 +28,10 @@ from bot.db.tables import delivery
 from bot.features.webhooks.config import WebhookSubscription
 from bot.features.webhooks.sender import WebhookSender
 from bot.integrations import safe_http, webhook_queue
-from bot.integrations.safe_http import DeliveryError, choose_address
+from bot.integrations.safe_http import DeliveryError
 from bot.integrations.webhook_queue import describe_deliveries
 from bot.model.run import Decision, Run
+from connectors.https import Resolve, find_addresses, resolve_name
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
@@ -317,12 +320,20 @@ def _slow_server(stop: threading.Event) -> Generator[str]:
         thread.join()
 
 
+def post(
+    url: str, *, private: bool = True, resolve: Resolve = resolve_name, seconds: float = 20
+) -> None:
+    safe_http.request(
+        "POST", url, b"{}", {}, private=private, resolve=resolve, seconds=seconds, max_bytes=0
+    )
+
+
 def test_slow_webhook_response_ends_at_the_total_time_limit() -> None:
     with (
         _slow_server(threading.Event()) as url,
-        pytest.raises(DeliveryError, match="no response within"),
+        pytest.raises(DeliveryError, match="no complete response within"),
     ):
-        safe_http.post(url, b"{}", {}, private=True, seconds=0.3)
+        post(url, seconds=0.3)
 
 
 def test_without_a_total_time_limit_a_slow_response_never_times_out() -> None:
@@ -397,17 +408,19 @@ def test_webhook_to_a_private_address_is_refused(address: str) -> None:
     for before in ([], ["93.184.215.14"]):
         answer = partial(_resolve_to, [*before, address])
         with pytest.raises(DeliveryError, match="not public"):
-            choose_address("https://evil.example", private=False, resolve=answer)
+            post("https://evil.example", private=False, resolve=answer)
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1", "fd00:ec2::254", "224.0.0.1"])
 def test_private_webhook_never_goes_to_link_local_or_metadata_addresses(address: str) -> None:
     answer = partial(_resolve_to, ["10.0.0.1", address])
     with pytest.raises(DeliveryError, match=f"{address}, which is not public and never contacted"):
-        choose_address("https://evil.example", private=True, resolve=answer)
+        post("https://evil.example", resolve=answer)
     # The twin without it.
+    rule = safe_http.build_address_rule("https://wiki.example", private=True)
     answer = partial(_resolve_to, ["10.0.0.1"])
-    assert choose_address("https://wiki.example", private=True, resolve=answer) == "10.0.0.1"
+    found = asyncio.run(find_addresses("https://wiki.example", rule, answer))
+    assert found == [ip_address("10.0.0.1")]
 
 
 def _resolve_to(answer: Sequence[str], _name: str, _port: int) -> Sequence[str]:
@@ -444,7 +457,7 @@ def test_webhook_host_name_is_resolved_once_against_dns_rebinding(listener: List
         return ["127.0.0.1"] if len(asked) == 1 else ["127.0.0.2"]
 
     url = listener.url.replace("127.0.0.1", "hooks.example.com")
-    safe_http.post(url, b"{}", {}, private=True, resolve=resolve)
+    post(url, resolve=resolve)
     assert asked == ["hooks.example.com"]
     assert listener.headers[0]["host"].startswith("hooks.example.com:")
 
@@ -458,13 +471,13 @@ def test_slow_name_lookup_of_a_webhook_times_out() -> None:
 
     url = "http://hooks.example.com:9/"
     with pytest.raises(DeliveryError, match="the name lookup took longer than"):
-        safe_http.post(url, b"{}", {}, private=True, resolve=resolve, seconds=0.2)
+        post(url, resolve=resolve, seconds=0.2)
     answered.set()
 
 
 def test_webhook_over_plain_http_is_sent_to_this_machine_only() -> None:
     with pytest.raises(DeliveryError, match="not this machine"):
-        choose_address("http://nas.example", private=True, resolve=lambda _n, _p: ["192.168.1.1"])
+        post("http://nas.example", resolve=lambda _n, _p: ["192.168.1.1"])
 
 
 def test_unresolvable_webhook_host_name_is_reported() -> None:
@@ -472,13 +485,13 @@ def test_unresolvable_webhook_host_name_is_reported() -> None:
         raise OSError("Name or service not known")
 
     with pytest.raises(DeliveryError, match="cannot resolve"):
-        choose_address("https://nope.example", private=False, resolve=nobody)
+        post("https://nope.example", private=False, resolve=nobody)
 
 
 def test_webhook_is_not_sent_to_a_server_without_a_valid_certificate(listener: Listener) -> None:
     url = listener.url.replace("http:", "https:")
     with pytest.raises(DeliveryError):
-        safe_http.post(url, b"{}", {}, private=True)
+        post(url)
     assert listener.paths == []
 
 
