@@ -22,7 +22,7 @@ from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
 from bot.model.errors import InvalidRequestError
-from bot.model.run import RefusedBy, RequestOrigin, Run, State
+from bot.model.run import RefusedBy, RequestOrigin, RequestTerms, Run, State
 from bot.model.sequence import UndoSelection
 from bot.policy import NoPolicyError, PolicySource
 from bot.queries.banned_people import PolicyWithoutBanned
@@ -48,7 +48,6 @@ from bot.workflow.enrol_factor import FactorEnrolment
 from bot.workflow.finish import end_run
 from bot.workflow.hooks import NO_WORKFLOW_HOOKS, WorkflowHooks
 from bot.workflow.policy_changes import PolicyRecorder
-from bot.workflow.requests import RequestTerms
 from bot.workflow.schedules import ScheduleActions
 from bot.workflow.standing_grants import GrantActions
 from bot.workflow.step_up import StepUpActions

@@ -349,6 +349,26 @@ class Run:
         )
 
 
+@dataclass(frozen=True)
+class RequestTerms:
+    """Who requests something, and how."""
+
+    person: str
+    origin: RequestOrigin
+    reason: str = ""
+    timing: ScheduleTiming | None = None
+    """Request a schedule instead of a run now."""
+    guard_override: str = ""
+    """The cut set that the run may take down although the redundancy guard would refuse it; needs
+    a reason, and one host."""
+    ticket: str = ""
+    """The key of the change ticket."""
+    plan_only: bool = False
+    """Show the plan, and request nothing yet."""
+    replaced_run: Run | None = None
+    """The run that this one plans again."""
+
+
 def join_areas(areas: Iterable[str]) -> str:
     """Return areas as one text, without duplicates."""
     return _AREA_SEPARATOR.join(sorted(set(areas)))

@@ -7,7 +7,7 @@ from bot.model.agents import is_agent
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.request_form import RequestSyntaxError, parse_request_for_hosts
 from bot.model.resubmit import can_be_planned_again, get_resubmit_values
-from bot.model.run import RefusedBy, RequestOrigin, Run, State
+from bot.model.run import RefusedBy, RequestOrigin, RequestTerms, Run, State
 from bot.policy import Policy
 from bot.queries.approval_count import get_ruling
 from bot.queries.policy_result import is_plan_current
@@ -16,7 +16,6 @@ from bot.workflow.approvals import check_policy_version
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import end_if_stopped, end_run
 from bot.workflow.requests import (
-    RequestTerms,
     check_has_reason,
     check_has_ticket,
     check_reason,

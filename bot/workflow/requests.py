@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from typing import TypedDict
 
@@ -25,7 +25,15 @@ from bot.model.request_form import (
     get_required_tag,
     list_request_words,
 )
-from bot.model.run import MAX_AREAS_LENGTH, RefusedBy, RequestOrigin, Run, State, join_areas
+from bot.model.run import (
+    MAX_AREAS_LENGTH,
+    RefusedBy,
+    RequestOrigin,
+    RequestTerms,
+    Run,
+    State,
+    join_areas,
+)
 from bot.model.schedule import ScheduleTiming
 from bot.model.tickets import parse_ticket_key
 from bot.policy import Policy, PolicyRequest, Ruling
@@ -48,26 +56,6 @@ _MAX_REASON_LENGTH = 1000
 _MAX_HOST_PATTERN_LENGTH = 100
 # For so many areas the message suggests what to type.
 _MAX_LISTED_AREAS = 8
-
-
-@dataclass(frozen=True)
-class RequestTerms:
-    """Who requests something, and how."""
-
-    person: str
-    origin: RequestOrigin
-    reason: str = ""
-    timing: ScheduleTiming | None = None
-    """Request a schedule instead of a run now."""
-    guard_override: str = ""
-    """The cut set that the run may take down although the redundancy guard would refuse it; needs
-    a reason, and one host."""
-    ticket: str = ""
-    """The key of the change ticket."""
-    plan_only: bool = False
-    """Show the plan, and request nothing yet."""
-    replaced_run: Run | None = None
-    """The run that this one plans again."""
 
 
 def create_request(context: WorkflowContext, runbook: AnyRunbook, terms: RequestTerms) -> Run:

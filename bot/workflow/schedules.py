@@ -7,12 +7,12 @@ from bot.audit import change_log, events
 from bot.db import runs, schedules
 from bot.db.schedules import Schedule, ScheduleState
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import RequestOrigin, RequestTerms, Run
 from bot.model.schedule import CronExpression, ScheduleTiming
 from bot.policy import Policy
 from bot.workflow import requests, schedule_approval
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import RequestTerms, record_request, shorten_reason
+from bot.workflow.requests import record_request, shorten_reason
 from bot.workflow.visibility import require_view_of_schedule
 from runbooks import AnyRunbook
 

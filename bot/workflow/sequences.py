@@ -10,12 +10,11 @@ from bot.db import runs
 from bot.db.runs import NewRun
 from bot.model.agents import is_agent
 from bot.model.errors import InvalidRequestError
-from bot.model.run import Run, format_title
+from bot.model.run import RequestTerms, Run, format_title
 from bot.model.sequence import MAX_PARTS, label_part, list_parts
 from bot.policy import Policy
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import (
-    RequestTerms,
     get_terms_of_run,
     record_new_request,
 )

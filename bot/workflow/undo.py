@@ -9,13 +9,12 @@ from collections.abc import Iterator, Sequence
 from bot.db import runs, schedules
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError
-from bot.model.run import Run
+from bot.model.run import RequestTerms, Run
 from bot.model.sequence import LEFT_OUT, NOT_UNDONE, UNDO, UNDONE_RUNS, UndoSelection
 from bot.model.times import format_utc
 from bot.policy import Policy
 from bot.queries.folded_runs import FoldedRuns, describe_left_out, fold_host
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import RequestTerms
 from bot.workflow.sequences import build_part, record_sequence
 from bot.workflow.visibility import require_view_of_schedule
 

@@ -13,13 +13,13 @@ from bot.features.drift.state import Expectation, compute_next_reading, find_num
 from bot.features.drift.watch import log_end
 from bot.model.drift_state import DriftState
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import RequestOrigin, RequestTerms, Run
 from bot.model.times import DAY, SECOND
 from bot.policy import PolicyRequest
 from bot.queries.second_factor import get_shown_factor
 from bot.workflow import requests
 from bot.workflow.context import WorkflowContext
-from bot.workflow.requests import RequestTerms, check_reason
+from bot.workflow.requests import check_reason
 
 # A host is not read more often on demand.
 _READ_INTERVAL = 10 * SECOND

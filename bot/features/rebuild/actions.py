@@ -4,13 +4,13 @@ from bot.db.runs import NewRun
 from bot.features.rebuild.readings import Rebuild, SetValue, read_rebuild
 from bot.model.errors import InvalidRequestError
 from bot.model.request_form import format_request, get_field_texts
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import RequestOrigin, RequestTerms, Run
 from bot.model.sequence import LEFT_OUT, REBUILD
 from bot.model.view_rights import ViewRights
 from bot.queries.folded_runs import describe_left_out
 from bot.workflow.context import WorkflowContext
 from bot.workflow.hooks import read_value_facts
-from bot.workflow.requests import RequestTerms, check_host, get_terms_of_run
+from bot.workflow.requests import check_host, get_terms_of_run
 from bot.workflow.sequences import record_sequence
 from connectors.errors import UnknownHostError
 from runbooks import AnyRunbook

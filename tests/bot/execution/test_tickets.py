@@ -16,11 +16,11 @@ from bot.model.errors import (
     InvalidRequestError,
     TicketRequiredError,
 )
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import NoPolicyError
 from bot.policy.loader import load_policy
-from bot.workflow.requests import RequestTerms, create_request
+from bot.workflow.requests import create_request
 from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import get_starter_rules
