@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from bot import observability
@@ -21,7 +22,6 @@ from bot.execution.executor import Executor
 from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
-from bot.model.errors import InvalidRequestError
 from bot.model.run import RefusedBy, RequestOrigin, RequestTerms, Run, State
 from bot.model.sequence import UndoSelection
 from bot.policy import NoPolicyError, PolicySource
@@ -137,103 +137,42 @@ class KeyturnService:
         """Confirm the files of an own runbook, as `bot.workflow.own_runbooks` describes."""
         return own_runbooks.enable_runbook(self._context, words, person=person, alone=alone)
 
-    def request_run(
-        self,
-        runbook: AnyRunbook,
-        *,
-        person: str,
-        origin: RequestOrigin,
-        reason: str = "",
-        guard_override: str = "",
-        ticket: str = "",
-        plan_only: bool = False,
-    ) -> Run:
+    def request_run(self, runbook: AnyRunbook, terms: RequestTerms) -> Run:
         """Record a request for one host, as request_on_hosts() does."""
-        return self.request_on_hosts(
-            [runbook],
-            host_pattern="",
-            person=person,
-            origin=origin,
-            reason=reason,
-            guard_override=guard_override,
-            ticket=ticket,
-            plan_only=plan_only,
-        )
+        return requests.create_request(self._context, runbook, terms)
 
-    def request_on_hosts(  # noqa: PLR0913 - what a source parses of a request
-        self,
-        runbooks: Sequence[AnyRunbook],
-        *,
-        host_pattern: str,
-        person: str,
-        origin: RequestOrigin,
-        reason: str = "",
-        guard_override: str = "",
-        ticket: str = "",
-        plan_only: bool = False,
+    def request_on_hosts(
+        self, runbooks: Sequence[AnyRunbook], terms: RequestTerms, *, host_pattern: str
     ) -> Run:
         """Record a request as it was parsed: one runbook for each host.
 
-        host_pattern: the hosts as they were typed; "" for a single host. guard_override, ticket,
-        plan_only: as for create_request().
+        host_pattern: the hosts as they were typed; "" for a single host.
 
         Raises InvalidRequestError, NoPolicyError and StoreUnavailable; nothing is recorded then.
         """
-        if host_pattern and guard_override:
-            raise InvalidRequestError("override the redundancy guard for one host at a time")
-        terms = RequestTerms(
-            person,
-            origin,
-            reason,
-            guard_override=guard_override,
-            ticket=ticket,
-            plan_only=plan_only,
-        )
         if not host_pattern:
-            return requests.create_request(self._context, runbooks[0], terms)
+            return self.request_run(runbooks[0], terms)
         return requests.create_fanout_request(
             self._context, runbooks, terms, host_pattern=host_pattern
         )
 
-    def request_undo(
-        self,
-        number: int,
-        *,
-        person: str,
-        origin: RequestOrigin,
-        reason: str = "",
-        ticket: str = "",
-        plan_only: bool = False,
-    ) -> Run:
+    def request_undo(self, number: int, terms: RequestTerms) -> Run:
         """Request the undo of a run: a new run, planned and approved like any other.
 
-        ticket: "" for that of the run.
+        The ticket is that of the run, unless the terms name another.
         """
-        require_view(self._context, number, person=person)
+        require_view(self._context, number, person=terms.person)
         with self._context.database.reading() as tx:
             original = runs.get_run(tx, number)
-        key = ticket or (original.ticket if self.policies.get_policy().tickets else "")
-        terms = RequestTerms(person, origin, reason, ticket=key, plan_only=plan_only)
+        if self.policies.get_policy().tickets:
+            terms = replace(terms, ticket=terms.ticket or original.ticket)
         if original.is_sequence:
             return undo.request_undo_of_sequence(self._context, original, terms)
         return requests.request_undo(self._context, number, terms)
 
-    def request_undo_of_selection(
-        self,
-        selection: UndoSelection,
-        *,
-        person: str,
-        origin: RequestOrigin,
-        reason: str = "",
-        ticket: str = "",
-        plan_only: bool = False,
-    ) -> Run:
+    def request_undo_of_selection(self, selection: UndoSelection, terms: RequestTerms) -> Run:
         """Request the undo of what a person or a schedule did in a time, as one request."""
-        return undo.request_undo_of_selection(
-            self._context,
-            selection,
-            RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only),
-        )
+        return undo.request_undo_of_selection(self._context, selection, terms)
 
     def request_plan(self, number: int, *, person: str, digest: str, reason: str = "") -> Run:
         """Request what a plan shows. digest, reason: as for plans.request_plan()."""

@@ -1,7 +1,7 @@
 """An agent of the small company: added by olga, confirmed by stan, owned by adam, for dora."""
 
 from bot.model.agents import AgentOrigin, get_agent_id
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import RequestOrigin, RequestTerms, Run
 from runbooks import AnyRunbook
 from tests.bot.harness import Harness
 from tests.policies import get_starter_rules
@@ -40,11 +40,7 @@ def request_as_agent(
     harness: Harness, runbook: AnyRunbook, behalf: str = BEHALF, *, plan_only: bool = False
 ) -> Run:
     run = harness.service.request_run(
-        runbook,
-        person=TRIAGE,
-        origin=build_agent_origin(behalf),
-        reason="an alert",
-        plan_only=plan_only,
+        runbook, RequestTerms(TRIAGE, build_agent_origin(behalf), "an alert", plan_only=plan_only)
     )
     harness.run_queued_work()
     return harness.get_run(run.id)

@@ -1,5 +1,6 @@
 """Plans: read the hosts and show what a change would do, and run nothing."""
 
+from dataclasses import replace
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
@@ -30,15 +31,9 @@ def plan_run(
     With `wait`, the response holds the plan, its digest, and who would approve it;
     `POST /runs/{number}/request` with the digest requests it.
     """
-    run = records.record_request(
-        parts,
-        caller,
-        body.parse(caller.policy),
-        reason=body.reason,
-        guard_override=body.guard_override,
-        ticket=body.ticket,
-        plan_only=True,
-    )
+    pattern, requests = body.parse(caller.policy)
+    terms = replace(body.build_terms(caller), plan_only=True)
+    run = parts.service.request_on_hosts(requests, terms, host_pattern=pattern)
     if not is_at_rest(run.state):
         read_run = partial(records.get_run_details, parts, caller, run.id)
         wait_for_run(request, PendingResponse(run.id, wait, read_run))

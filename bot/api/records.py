@@ -1,6 +1,6 @@
 """What several routes do: return a run with its details, record a request or a used token."""
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from urllib.parse import urlencode
 
@@ -13,7 +13,6 @@ from bot.audit import change_log, events
 from bot.audit.change_log import EntryDraft
 from bot.model.run import Run
 from bot.queries.run_view import Viewer, build_run_view
-from runbooks import AnyRunbook
 
 
 def build_next_link(request: Request, before: int) -> str:
@@ -27,34 +26,6 @@ def get_run_details(parts: ApiParts, caller: Caller, run_id: int) -> RunDetailsO
     with parts.database.reading(caller.view_rights) as tx:
         view = build_run_view(tx, run_id, caller.policy, Viewer(caller.id))
     return RunDetailsOut.from_view(view, parts.base_url)
-
-
-def record_request(
-    parts: ApiParts,
-    caller: Caller,
-    parsed: tuple[str, Sequence[AnyRunbook]],
-    *,
-    reason: str,
-    guard_override: str = "",
-    ticket: str = "",
-    plan_only: bool = False,
-) -> Run:
-    """Record a request, or only plan it.
-
-    Args:
-        parsed: The host pattern ("" for a single host), and one request for each host.
-    """
-    host_pattern, requests = parsed
-    return parts.service.request_on_hosts(
-        requests,
-        host_pattern=host_pattern,
-        person=caller.id,
-        origin=caller.origin,
-        reason=reason,
-        guard_override=guard_override,
-        ticket=ticket,
-        plan_only=plan_only,
-    )
 
 
 @contextmanager

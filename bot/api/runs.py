@@ -264,14 +264,7 @@ def request_undo(
     parts: Parts, caller: RequestCaller, number: RunId, body: UndoIn, response: Response
 ) -> schemas.RunDetailsOut:
     """The undo is a new run with its own plan and approvals."""
-    run = parts.service.request_undo(
-        number,
-        person=caller.id,
-        origin=caller.origin,
-        reason=body.reason,
-        ticket=body.ticket,
-        plan_only=body.plan_only,
-    )
+    run = parts.service.request_undo(number, body.build_terms(caller))
     return records.respond_with_new_run(parts, caller, run, response)
 
 
@@ -358,14 +351,11 @@ def _request_run(
     Args:
         parsed: The host pattern ("" for a single host), and one request for each host.
     """
-    _, requests = parsed
+    pattern, requests = parsed
     preview = preview_own_request(
         parts, caller, type(requests[0]), [one.target for one in requests]
     )
-    override = body.guard_override if isinstance(body, RunRequestIn) else ""
-    run = records.record_request(
-        parts, caller, parsed, reason=body.reason, guard_override=override, ticket=body.ticket
-    )
+    run = parts.service.request_on_hosts(requests, body.build_terms(caller), host_pattern=pattern)
     if not is_at_rest(run.state):
         read_result = partial(_read_result, parts, caller, run.id, preview)
         wait_for_run(request, PendingResponse(run.id, wait, read_result))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Annotated
 
@@ -17,10 +18,11 @@ from pydantic import (
     model_validator,
 )
 
+from bot.api.auth import Caller
 from bot.model import request_form
 from bot.model.plain_text import join_to_one_line
 from bot.model.request_form import InvalidValuesError
-from bot.model.run import RUN_STATUSES
+from bot.model.run import RUN_STATUSES, RequestTerms
 from bot.model.times import parse_time_zone
 from bot.policy import Policy
 from connectors.command import quote_text, refuse_invisible
@@ -175,6 +177,15 @@ class RunRequestIn(RunbookRequestIn):
     ] = ""
     ticket: TicketKey = ""
 
+    def build_terms(self, caller: Caller) -> RequestTerms:
+        return RequestTerms(
+            caller.id,
+            caller.origin,
+            self.reason,
+            guard_override=self.guard_override,
+            ticket=self.ticket,
+        )
+
 
 class ApprovalIn(InputModel):
     """An approval of the plan with this digest."""
@@ -200,6 +211,9 @@ class RepeatIn(ReasonIn):
 
     ticket: TicketKey = ""
 
+    def build_terms(self, caller: Caller) -> RequestTerms:
+        return RequestTerms(caller.id, caller.origin, self.reason, ticket=self.ticket)
+
 
 class UndoIn(RepeatIn):
     """The reason of an undo, or of restoring a value."""
@@ -207,6 +221,9 @@ class UndoIn(RepeatIn):
     plan_only: bool = Field(
         default=False, description="Only plan it; `POST /runs/{number}/request` requests it."
     )
+
+    def build_terms(self, caller: Caller) -> RequestTerms:
+        return replace(super().build_terms(caller), plan_only=self.plan_only)
 
 
 class ResolutionIn(InputModel):

@@ -46,12 +46,5 @@ def undo_selection(
         until=to_microseconds(body.until) or 0,
         area=body.area or "",
     )
-    run = parts.service.request_undo_of_selection(
-        selection,
-        person=caller.id,
-        origin=caller.origin,
-        reason=body.reason,
-        ticket=body.ticket,
-        plan_only=body.plan_only,
-    )
+    run = parts.service.request_undo_of_selection(selection, body.build_terms(caller))
     return records.respond_with_new_run(parts, caller, run, response)

@@ -273,12 +273,8 @@ class SlackCommands:
             return replies.render_invalid_values(runbook, problem)
         return self._service.request_on_hosts(
             requests,
+            command.build_terms(ticket=ticket, plan_only=plan_only),
             host_pattern=spelled,
-            person=command.person,
-            origin=command.origin,
-            reason=command.reason,
-            ticket=ticket,
-            plan_only=plan_only,
         )
 
     def _request_break_glass(self, command: TypedCommand) -> Message:
@@ -440,13 +436,7 @@ class SlackCommands:
         if words[:1] == ["person"]:
             return self._undo_person(command, " ".join(words[1:]), ticket)
         number, _ = parsing.parse_run_number(" ".join(words), command.word)
-        run = self._service.request_undo(
-            number,
-            person=command.person,
-            origin=command.origin,
-            reason=command.reason,
-            ticket=ticket,
-        )
+        run = self._service.request_undo(number, command.build_terms(ticket=ticket))
         return replies.build_reply_if_ended(run)
 
     def _undo_person(self, command: TypedCommand, typed: str, ticket: str) -> Message | None:
@@ -458,11 +448,7 @@ class SlackCommands:
             now = tx.now
         start = times.parse_earliest_time(since, now=now, zone=command.zone)
         run = self._service.request_undo_of_selection(
-            UndoSelection(person=person.strip(), since=start),
-            person=command.person,
-            origin=command.origin,
-            reason=command.reason,
-            ticket=ticket,
+            UndoSelection(person=person.strip(), since=start), command.build_terms(ticket=ticket)
         )
         return replies.build_reply_if_ended(run)
 

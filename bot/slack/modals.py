@@ -18,7 +18,7 @@ from bot.model.request_form import (
     RequestSyntaxError,
     list_form_fields,
 )
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import RequestOrigin, RequestTerms, Run
 from bot.model.text import escape_to_one_line
 from bot.model.tickets import MAX_KEY_LENGTH
 from bot.policy import Policy, PolicySource
@@ -410,11 +410,13 @@ class RequestForms:
             shown,
             lambda: self._service.request_run(
                 request,
-                person=person,
-                origin=origin,
-                reason=reason,
-                ticket=shown.values.get(TICKET, ""),
-                plan_only=get_kind(runbook) == "change",
+                RequestTerms(
+                    person,
+                    origin,
+                    reason,
+                    ticket=shown.values.get(TICKET, ""),
+                    plan_only=get_kind(runbook) == "change",
+                ),
             ),
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.model.errors import InvalidRequestError
-from bot.model.run import RequestOrigin
+from bot.model.run import RequestOrigin, RequestTerms
 from bot.model.view_rights import ViewRights
 from bot.policy import Policy
 from bot.slack.replies import format_command_usage
@@ -61,6 +61,12 @@ class TypedCommand:
     @property
     def reason(self) -> str:
         return self.typed_text.reason
+
+    def build_terms(self, *, ticket: str = "", plan_only: bool = False) -> RequestTerms:
+        """Return the terms of a request with the reason that was typed."""
+        return RequestTerms(
+            self.person, self.origin, self.reason, ticket=ticket, plan_only=plan_only
+        )
 
     @property
     def word(self) -> str:

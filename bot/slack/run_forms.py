@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bot.db.database import Database
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import RequestOrigin, Run, State
+from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from bot.model.text import format_count, format_sentence
 from bot.policy import Person
 from bot.queries.run_view import RunView
@@ -286,7 +286,7 @@ class RunForms:
             return False
         try:
             run = await threads.run_in_answer_thread(
-                self._service.request_undo, number, person=person, origin=origin, plan_only=True
+                self._service.request_undo, number, RequestTerms(person, origin, plan_only=True)
             )
         except (NotAllowed, TooLate, InvalidRequestError) as refusal:
             notice = render_notice("Undo", format_sentence(str(refusal)))

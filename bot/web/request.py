@@ -10,7 +10,7 @@ from fastapi.responses import RedirectResponse
 
 from bot.model import host_patterns, request_form
 from bot.model.request_form import FormField, InvalidValuesError, RequestSyntaxError
-from bot.model.run import Run
+from bot.model.run import RequestTerms, Run
 from bot.model.runbook_info import RunbookInfo, list_runbook_info
 from bot.model.tickets import MAX_KEY_LENGTH
 from bot.policy.explain import PreviewQuestion, parse_preview_question
@@ -164,12 +164,14 @@ def _request_run(visit: VisitOfPage, typed: _TypedForm) -> Run:
     )
     return visit.service.request_on_hosts(
         requests,
+        RequestTerms(
+            visit.person,
+            visit.origin,
+            typed.reason,
+            ticket=typed.ticket,
+            plan_only=get_kind(typed.runbook) == "change",
+        ),
         host_pattern=host_pattern,
-        person=visit.person,
-        origin=visit.origin,
-        reason=typed.reason,
-        ticket=typed.ticket,
-        plan_only=get_kind(typed.runbook) == "change",
     )
 
 

@@ -207,14 +207,7 @@ def stop_run(visit: Visit, number: IdPath) -> str:
 @_action("/undo")
 def request_undo(visit: Visit, number: IdPath) -> str:
     """Plan the undo, and redirect to its plan."""
-    run = visit.service.request_undo(
-        number,
-        person=visit.person,
-        origin=visit.origin,
-        reason=visit.reason,
-        ticket=visit.ticket,
-        plan_only=True,
-    )
+    run = visit.service.request_undo(number, visit.plan_terms)
     return f"/runs/{run.id}?done=undo"
 
 

@@ -12,7 +12,7 @@ from fastapi.responses import RedirectResponse
 from bot import observability
 from bot.db.database import Transaction
 from bot.model.errors import StepUpRequired
-from bot.model.run import RequestOrigin
+from bot.model.run import RequestOrigin, RequestTerms
 from bot.model.text import format_sentence
 from bot.policy import Policy
 from bot.queries.second_factor import get_shown_factor
@@ -67,6 +67,13 @@ class VisitOfPage:
     def ticket(self) -> str:
         """The change ticket in the form."""
         return self.form.get("ticket", "")
+
+    @property
+    def plan_terms(self) -> RequestTerms:
+        """The terms of a form whose plan is shown before anything is requested."""
+        return RequestTerms(
+            self.person, self.origin, self.reason, ticket=self.ticket, plan_only=True
+        )
 
     @property
     def done(self) -> str:

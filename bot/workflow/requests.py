@@ -127,6 +127,8 @@ def create_fanout_request(
 
     Only checks may cover hosts of several areas, because they need no owner's approval.
     """
+    if terms.guard_override:
+        raise InvalidRequestError("override the redundancy guard for one host at a time")
     policy = context.policies.get_policy()
     _check_host_pattern(host_pattern)
     for runbook in runbooks:

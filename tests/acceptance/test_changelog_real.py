@@ -18,7 +18,7 @@ from bot.audit.change_log import Entry
 from bot.audit.event_type import UnknownEvent
 from bot.db import migrations, runs
 from bot.db.database import Database, StoreUnavailable
-from bot.model.run import RequestOrigin, State
+from bot.model.run import RequestOrigin, RequestTerms, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService
@@ -174,11 +174,11 @@ def test_full_disk_stops_all_requests_until_there_is_space_again(
     filler = _fill_disk(small_disk)
     for _ in range(3):
         with pytest.raises(StoreUnavailable, match="full"):
-            flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
+            flow.request_run(ShowSwitches(host="lb1"), RequestTerms("dora", RequestOrigin("web")))
     assert "full" in str(database.error)
     assert (queue.enqueued, host.connections) == ([], 0)
     filler.unlink()
-    run = flow.request_run(ShowSwitches(host="lb1"), person="dora", origin=RequestOrigin("web"))
+    run = flow.request_run(ShowSwitches(host="lb1"), RequestTerms("dora", RequestOrigin("web")))
     assert (run.state, database.error) == (State.PLANNING, None)
     with database.reading() as tx:
         assert verification.verify_log(tx).entries > 0
@@ -203,7 +203,7 @@ def _remount_read_only(disk: Path) -> Generator[None]:
 def _add_approved_run(flow: KeyturnService, queue: ManualDispatcher, database: Database) -> int:
     """Return a request that was let go before its disk can only be read."""
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
-    run = flow.request_run(lamp, person="dora", origin=RequestOrigin("web"))
+    run = flow.request_run(lamp, RequestTerms("dora", RequestOrigin("web")))
     flow.advance_run(run.id)
     with database.reading() as tx:
         planned = runs.get_run(tx, run.id)
@@ -225,7 +225,7 @@ def test_read_only_disk_stops_an_approved_run_before_it_is_sent(small_disk: Path
             flow.advance_run(number)
             with pytest.raises(StoreUnavailable):
                 flow.request_run(
-                    SetSwitch(host="lb1", name="fan", value="on"), person="dora", origin=_WEB
+                    SetSwitch(host="lb1", name="fan", value="on"), RequestTerms("dora", _WEB)
                 )
             assert (fleet.sent, fleet.asked) == ([], asked)
             assert database.error

@@ -9,7 +9,7 @@ from ruamel.yaml import YAML
 
 from bot.db import migrations, runs
 from bot.db.database import Database
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
@@ -86,10 +86,10 @@ def test_csf_refresh_is_approved_verified_and_undone_through_the_gate(
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
         refresh = RefreshPingdom.model_validate({"host": "web1"})
-        run = gate.service.request_run(refresh, person="dora", origin=WEB)
+        run = gate.service.request_run(refresh, RequestTerms("dora", WEB))
         assert gate.approved(run.id) == State.SUCCEEDED
         assert len(host.own.read_text().splitlines()) == len(FOURS) + len(SIXES) + 1
-        undo = gate.service.request_undo(run.id, person="dora", origin=WEB)
+        undo = gate.service.request_undo(run.id, RequestTerms("dora", WEB))
         assert gate.approved(undo.id) == State.SUCCEEDED
         assert host.own.read_text() == ""
         assert not host.probations.is_armed("csf")
@@ -101,10 +101,10 @@ def test_undo_of_a_csf_refresh_works_after_the_feed_has_changed(
     with CsfHost() as host, closing(Gate(tmp_path, host, mirror)) as gate:
         host.restart()
         refresh = RefreshPingdom.model_validate({"host": "web1"})
-        run = gate.service.request_run(refresh, person="dora", origin=WEB)
+        run = gate.service.request_run(refresh, RequestTerms("dora", WEB))
         assert gate.approved(run.id) == State.SUCCEEDED
         mirror.replies["/feed"] = build_response(build_feed((*FOURS, "5.173.1.1")).encode())
-        undo = gate.service.request_undo(run.id, person="dora", origin=WEB)
+        undo = gate.service.request_undo(run.id, RequestTerms("dora", WEB))
         assert gate.approved(undo.id) == State.SUCCEEDED
         proposal = gate.run(undo.id).plan
         assert proposal

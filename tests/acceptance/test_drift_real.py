@@ -17,7 +17,7 @@ from bot.features.drift.actions import DriftActions
 from bot.features.drift.details import read_details
 from bot.features.drift.rows import DriftKey
 from bot.model.drift_state import DriftState
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
@@ -50,7 +50,7 @@ class WebServer:
 
     def block(self, service: KeyturnService) -> Run:
         request = BlockAgent.model_validate({"host": "web1", "agent": AGENT})
-        run = service.request_run(request, person="dora", origin=WEB, reason="it scrapes")
+        run = service.request_run(request, RequestTerms("dora", WEB, "it scrapes"))
         self.work(service)
         service.approve_run(run.id, person="olga", digest=self.get_run(run.id).digest)
         self.work(service)
@@ -109,7 +109,7 @@ def test_drift_of_a_value_changed_by_hand_is_found_explained_and_restored(web: W
     # Only a server that root has started writes them down, and other tests log in meanwhile.
     assert web.sshd.user in logins or os.geteuid() != 0
     again = service.bind(DriftActions).restore_value(
-        key.id, person="dora", origin=WEB, reason="a mistake"
+        key.id, RequestTerms("dora", WEB, "a mistake")
     )
     web.work(service)
     again = web.get_run(again.id)

@@ -11,7 +11,7 @@ import pytest
 from bot.db import redundancy as rows
 from bot.db import runs
 from bot.execution import leg_claims
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, RunHooks
@@ -79,7 +79,7 @@ class Shop:
 
     def restart(self, host: str) -> Run:
         request = RestartService.model_validate({"host": host, "service": "haproxy"})
-        run = self.service.request_run(request, person="dora", origin=WEB)
+        run = self.service.request_run(request, RequestTerms("dora", WEB))
         self.work()
         return self.get_run(run.id)
 
@@ -157,7 +157,7 @@ def test_restart_is_refused_at_the_gate_when_the_other_balancer_stopped_meanwhil
     assert "Redundancy of shop: margin 2 → 1 without lb1 (cut set lb1, lb2)." in run.plan.notes
     shop.hosts["lb2"].systemctl("stop", "haproxy")
     look = ServiceStatus.model_validate({"host": "lb2", "service": "haproxy"})
-    shop.service.request_run(look, person="olga", origin=WEB)
+    shop.service.request_run(look, RequestTerms("olga", WEB))
     shop.work()
     assert shop.approve(run).state is State.REFUSED
 

@@ -7,7 +7,7 @@ import pytest
 from pydantic import Field
 
 from bot.db import runs
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.command import Query, QueryRunner, Shell
@@ -65,7 +65,7 @@ class Pair:
         if not file.exists():
             file.write_text("off")
         request = SetFile(host=host, file=str(file), value=value)
-        run = self.service.request_run(request, person="dora", origin=WEB)
+        run = self.service.request_run(request, RequestTerms("dora", WEB))
         self.work()
         return self.get_run(run.id)
 

@@ -17,7 +17,7 @@ from ruamel.yaml import YAML
 
 from bot.audit import change_log, events
 from bot.db import runs
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService
@@ -184,7 +184,7 @@ class Keyturn:
 
     def approve(self, change: Change[str] | DrillProbation) -> Run:
         """Request and approve it; only then is something under way."""
-        run = self.service.request_run(change, person="dora", origin=WEB)
+        run = self.service.request_run(change, RequestTerms("dora", WEB))
         self.work()
         run = self.get_run(run.id)
         assert run.state is State.PENDING, run.summary
@@ -413,7 +413,7 @@ def test_change_is_kept_only_when_the_vantage_reaches_the_host(site: Site, reach
 def test_change_is_refused_while_a_probation_is_armed(site: Site):
     with site.opened() as keyturn:
         keyturn.fleet.run_command("web1", _PROBATION.arm("0" * 16))
-        run = keyturn.service.request_run(FINE, person="dora", origin=WEB)
+        run = keyturn.service.request_run(FINE, RequestTerms("dora", WEB))
         keyturn.work()
         run = keyturn.get_run(run.id)
         assert run.state is State.REFUSED

@@ -16,7 +16,7 @@ from ruamel.yaml import YAML
 from bot.db import runs
 from bot.features import load_hooks
 from bot.features.rebuild.actions import RebuildActions
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors import apache_agents, nginx_agents
@@ -63,12 +63,12 @@ class Site:
     def request(self, kind: type[BlockAgent | UnblockAgent], agent: str, server: str) -> Run:
         values = {"host": "web1", "agent": agent, "server": server}
         request = kind.model_validate(values)
-        return self.finish(self.service.request_run(request, person="dora", origin=WEB))
+        return self.finish(self.service.request_run(request, RequestTerms("dora", WEB)))
 
     def rebuild(self) -> Run:
         return self.finish(
             self.service.bind(RebuildActions).request_rebuild(
-                "web1", new_host="web2", person="dora", origin=WEB
+                "web1", RequestTerms("dora", WEB), new_host="web2"
             )
         )
 
@@ -120,7 +120,7 @@ def test_rebuilt_real_host_equals_the_first_after_a_random_history(site: Site, s
     done: list[Run] = []
     for _ in range(chance.randint(4, 7)):
         if done and chance.random() < 0.3:
-            undo = site.service.request_undo(chance.choice(done).id, person="dora", origin=WEB)
+            undo = site.service.request_undo(chance.choice(done).id, RequestTerms("dora", WEB))
             site.finish(undo)
             continue
         # The first one changes something: without a change, a history proves nothing.

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from bot.audit import change_log, events
 from bot.db import migrations, runs
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
@@ -94,7 +94,7 @@ class Site:
         return self.get_run(number)
 
     def request(self, change: DisablePort | SetPortVlan) -> Run:
-        return self.approve(self.service.request_run(change, person="dora", origin=WEB).id)
+        return self.approve(self.service.request_run(change, RequestTerms("dora", WEB)).id)
 
     def reconcile(self, number: int) -> Run:
         self.database.ahead += 1200 * 1_000_000
@@ -121,7 +121,7 @@ def test_switch_port_vlan_is_set_confirmed_and_undone(site: Site):
     assert run.summary == "Verified: Gi1/0/3 is in VLAN 50, and its link is down"
     assert "switchport access vlan 50" in site.device.ports[PORT]
     assert site.device.backup is None
-    undo = site.approve(site.service.request_undo(run.id, person="dora", origin=WEB).id)
+    undo = site.approve(site.service.request_undo(run.id, RequestTerms("dora", WEB)).id)
     assert undo.state is State.SUCCEEDED, undo.summary
     assert sorted(site.device.ports[PORT]) == WAS
     assert site.device.backup is None

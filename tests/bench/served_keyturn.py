@@ -10,7 +10,7 @@ from typing import Any, cast
 import httpx2
 
 from bot.db import runs
-from bot.model.run import ENDED_STATES, RequestOrigin, Run, State
+from bot.model.run import ENDED_STATES, RequestOrigin, RequestTerms, Run, State
 from connectors.command import Query, QueryRunner, Shell
 from runbooks import Change, Host, Plan, Step, load_catalogue
 from runbooks.uptime_check import UptimeCheck
@@ -119,8 +119,8 @@ class ServedKeyturn:
     def _request(self, requests: list[Any]) -> Run:
         flow = self.service.keyturn.service
         if len(requests) == 1:
-            return flow.request_run(requests[0], person="dora", origin=_WEB)
-        return flow.request_on_hosts(requests, host_pattern="@web", person="dora", origin=_WEB)
+            return flow.request_run(requests[0], RequestTerms("dora", _WEB))
+        return flow.request_on_hosts(requests, RequestTerms("dora", _WEB), host_pattern="@web")
 
     def _until(self, run: Run, states: frozenset[State]) -> Run:
         """Wait as the API does: looking at all that moves would be counted as Keyturn's work."""

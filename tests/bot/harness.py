@@ -11,7 +11,7 @@ from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.features import load_hooks
 from bot.model.references import list_referenced_runs, show_references
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import RequestOrigin, RequestTerms, Run
 from bot.policy import Policy, PolicyDirectory
 from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.service import KeyturnService
@@ -62,7 +62,7 @@ class Harness:
         self, runbook: AnyRunbook, person: str = "dora", reason: str = "", **terms: Any
     ) -> Run:
         """Request and plan a run, and return it."""
-        run = self.service.request_run(runbook, person=person, origin=WEB, reason=reason, **terms)
+        run = self.service.request_run(runbook, RequestTerms(person, WEB, reason, **terms))
         self.run_queued_work()
         return self.get_run(run.id)
 

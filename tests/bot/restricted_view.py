@@ -15,7 +15,7 @@ from bot.audit.event_type import UnknownEvent
 from bot.db import break_glass, locks, schedules
 from bot.db.database import Database
 from bot.features.drift import rows as drift
-from bot.model.run import Run
+from bot.model.run import RequestTerms, Run
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
 from tests.bot.databases import (
@@ -110,10 +110,8 @@ def fill(harness: Harness) -> RestrictedHarness:
     check = harness.request(ShowSwitches(host="nas1"), "adam", why)
     both = harness.service.request_on_hosts(
         [_set_lamp("lb1", "dim"), _set_lamp("lb2", "dim")],
+        RequestTerms("adam", WEB, why),
         host_pattern="lb*",
-        person="adam",
-        origin=WEB,
-        reason=why,
     )
     harness.run_queued_work()
     waiting = harness.request(_set_lamp("lb2"), "stan", why)

@@ -15,7 +15,7 @@ from bot.db.database import Transaction
 from bot.db.home_queue import Home
 from bot.db.runs import NoSuchRun
 from bot.features.mcp.results import RunResult
-from bot.model.run import State
+from bot.model.run import RequestTerms, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries import compare
 from bot.queries.run_view import RunView, Viewer, build_run_view
@@ -96,12 +96,12 @@ def _add_runs_through_the_service(harness: Harness) -> None:
     harness.approve(harness.request(SetSwitch(host="web1", name="lamp", value="on")))
     for value, approves in (("on", True), ("dim", False)):
         both = [SetSwitch(host=host, name="lamp", value=value) for host in ("lb1", "lb2")]
-        run = service.request_on_hosts(both, host_pattern="lb*", person="dora", origin=WEB)
+        run = service.request_on_hosts(both, RequestTerms("dora", WEB), host_pattern="lb*")
         harness.run_queued_work()
         if approves:
             harness.approve(harness.get_run(run.id))
     lamps = [SetSwitch(host=host, name="fan", value="on") for host in ("lb1", "lb2")]
-    service.request_on_hosts(lamps, host_pattern="lb*", person="dora", origin=WEB, plan_only=True)
+    service.request_on_hosts(lamps, RequestTerms("dora", WEB, plan_only=True), host_pattern="lb*")
     for host in ("lb1", "web1"):
         service.schedules.request_schedule(
             [ShowSwitches(host=host)], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
@@ -332,7 +332,7 @@ def test_timeline_puts_changes_before_checks_and_leaves_out_unrequested_plans(
         changed = harness.approve(harness.request(SetSwitch(host="lb1", name="lamp", value="on")))
         looks = [ShowSwitches(host=host) for host in ("lb1", "lb2")]
         check = harness.service.request_on_hosts(
-            looks, host_pattern="lb*", person="dora", origin=WEB
+            looks, RequestTerms("dora", WEB), host_pattern="lb*"
         )
         harness.run_queued_work()
         lamp = SetSwitch(host="lb1", name="lamp", value="dim")

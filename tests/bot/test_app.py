@@ -17,7 +17,7 @@ from bot.audit import change_log
 from bot.db.tables import delivery
 from bot.features.mcp.server import MCP_PATH, METADATA_PATH
 from bot.integrations.webhook_signature import build_signature_headers
-from bot.model.run import RequestOrigin
+from bot.model.run import RequestOrigin, RequestTerms
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.parsing import TypedCommand, parse_typed_text
 from runbooks.uptime_check import UptimeCheck
@@ -108,7 +108,7 @@ def test_outgoing_webhook_receives_the_event_of_a_new_request(
     # A new subscription is told of what happens after it was seen for the first time.
     while not heard and time.monotonic() < deadline:
         service.keyturn.service.request_run(
-            UptimeCheck(host="lb1"), person="dora", origin=RequestOrigin("web"), reason=""
+            UptimeCheck(host="lb1"), RequestTerms("dora", RequestOrigin("web"), "")
         )
         time.sleep(0.5)
     assert heard

@@ -10,7 +10,7 @@ from sqlalchemy import update
 from bot.audit import change_log
 from bot.db import tables
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyRequest
 from tests.bot.clock import Clock
@@ -310,7 +310,7 @@ class TestChangedRequirements:
             assert harness.request(LAMP_ON).state is State.PENDING
             both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
             whole = harness.service.request_on_hosts(
-                both, host_pattern="lb*", person="dora", origin=WEB
+                both, RequestTerms("dora", WEB), host_pattern="lb*"
             )
             assert whole.state is State.REFUSED
 

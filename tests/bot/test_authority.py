@@ -14,7 +14,7 @@ from bot.db.lease_keeper import HeldLease
 from bot.execution import gate, planner
 from bot.execution.executor import Executor
 from bot.model.errors import NotAllowed, TooLate, TooManyRequestsError
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.policy import Policy, PolicyDirectory
 from bot.queries.approval_count import ApprovalCount
@@ -207,7 +207,7 @@ class TestRoleLostDuringFanOut:
         harness.fleet.hosts.update({host: {"lamp": "off"} for host in self.HOSTS})
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in self.HOSTS]
         whole = harness.service.request_on_hosts(
-            requests, host_pattern="lb*", person="dora", origin=WEB
+            requests, RequestTerms("dora", WEB), host_pattern="lb*"
         )
         harness.run_queued_work()
         harness.fleet.after_send = lambda host, _words: go(harness) if host == "lb3" else None

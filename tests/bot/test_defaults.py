@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 
 from bot.execution.planner import load_runbook
 from bot.model import request_form
-from bot.model.run import Run
+from bot.model.run import RequestTerms, Run
 from bot.service import KeyturnService
 from connectors.command import Query, QueryRunner
 from connectors.errors import CommandError
@@ -74,7 +74,7 @@ def run_request(harness: Harness, words: str, typed: list[str], answers: Any = N
     fleet = ReadOnce(answers, inventory=Inventory.model_validate(inventory))
     harness.context = replace(harness.context, fleet=fleet, runbooks=load_catalogue())
     harness.service = KeyturnService(harness.context)
-    run = harness.service.request_run(runbook, person="olga", origin=WEB)
+    run = harness.service.request_run(runbook, RequestTerms("olga", WEB))
     assert load_runbook(harness.context, run) == runbook
     harness.run_queued_work()
     return harness.get_run(run.id)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bot.db import stops
 from bot.db.stops import EVERYTHING
 from bot.model.request_form import get_field_texts
-from bot.model.run import RefusedBy, RequestOrigin, Run, State
+from bot.model.run import RefusedBy, RequestOrigin, RequestTerms, Run, State
 from bot.model.run_states import is_on_hold
 from bot.policy.explain import AreaEvaluation, Evaluation, Preview, PreviewQuestion
 from bot.policy.oncall import Duty
@@ -179,7 +179,7 @@ def test_forecast_of_a_request_is_what_then_happens(world: World):
         [area] = preview.areas
         origin = RequestOrigin(world.source)
         run = harness.service.request_run(
-            _build_runbook(world, "lamp"), person=world.person, origin=origin, plan_only=True
+            _build_runbook(world, "lamp"), RequestTerms(world.person, origin, plan_only=True)
         )
         harness.run_queued_work()
         run = harness.get_run(run.id)

@@ -18,7 +18,7 @@ from bot.db import redundancy as rows
 from bot.features.mcp.results import RunResult
 from bot.features.rebuild.actions import RebuildActions
 from bot.model.references import refer_to_run, show_references
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.sequence import UndoSelection
 from bot.queries.run_view import build_run_view
 from tests.bot.api.conftest import create_api_harness
@@ -66,7 +66,7 @@ def keep(harness: Harness, name: str, value: str, person: str, reason: str = "")
 
 
 def undo(harness: Harness, run: Run) -> Run:
-    asked = harness.service.request_undo(run.id, person="dora", origin=WEB, reason="undo it")
+    asked = harness.service.request_undo(run.id, RequestTerms("dora", WEB, "undo it"))
     harness.run_queued_work()
     return harness.get_run(asked.id)
 
@@ -98,10 +98,10 @@ def fill(harness: Harness) -> Crossing:
     shown = [undo(harness, run) for run in own[1:]]
     shown.append(harness.request(KeepSwitch(host="lb1", name="fan", value="red"), "dora"))
     rebuilt = harness.service.bind(RebuildActions).request_rebuild(
-        "lb1", new_host="web1", person="dora", origin=WEB
+        "lb1", RequestTerms("dora", WEB), new_host="web1"
     )
     many = harness.service.request_undo_of_selection(
-        UndoSelection(person="dora", since=1), person="dora", origin=WEB
+        UndoSelection(person="dora", since=1), RequestTerms("dora", WEB)
     )
     harness.run_queued_work()
     shown += [harness.get_run(run.id) for run in (rebuilt, many)]
@@ -124,9 +124,8 @@ def ask_for_other_leg(harness: Harness) -> list[Run]:
     one = harness.request(TakeDown(host="lb1", name="bell", value="red"), "dora")
     several = harness.service.request_on_hosts(
         [TakeDown(host="lb1", name="bell", value="red")],
+        RequestTerms("dora", WEB),
         host_pattern="lb1,",
-        person="dora",
-        origin=WEB,
     )
     harness.run_queued_work()
     return [one, harness.get_run(several.id)]
@@ -267,7 +266,7 @@ def test_run_that_an_undo_leaves_out_is_named_to_those_who_may_view_it(tmp_path:
         broken = harness.approve(harness.request(BreakSwitch(host="lb1", name="pump"), "adam"))
         assert broken.state is State.SUCCEEDED
         asked = harness.service.request_undo_of_selection(
-            UndoSelection(person="adam", since=1), person="adam", origin=WEB
+            UndoSelection(person="adam", since=1), RequestTerms("adam", WEB)
         )
         harness.run_queued_work()
         api = create_api_harness(harness)

@@ -18,7 +18,7 @@ from bot.db.search import RunFilter
 from bot.execution import gate
 from bot.model import request_form
 from bot.model.errors import NotAllowed, TooLate
-from bot.model.run import RequestOrigin, Run, State
+from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from bot.model.schedule import parse_cron
 from bot.policy import PolicyRequest
 from bot.policy.explain import evaluate_request
@@ -56,7 +56,7 @@ class TestRulesAtTheGate:
 
     @pytest.mark.parametrize("door", ["slack", "web", "api", "cli", "schedule"])
     def test_request_from_every_source_needs_approval(self, harness: Harness, door: str):
-        run = harness.service.request_run(LAMP_ON, person="dora", origin=RequestOrigin(door))
+        run = harness.service.request_run(LAMP_ON, RequestTerms("dora", RequestOrigin(door)))
         harness.run_queued_work()
         assert harness.get_run(run.id).state is not State.SUCCEEDED
         assert harness.fleet.sent == []
@@ -85,7 +85,7 @@ class TestRulesAtTheGate:
         harness.fleet.before_send = lambda _host, _words: None
         requests = [SetSwitch(host=host, name="lamp", value="dim") for host in ("lb1", "lb2")]
         whole = harness.service.request_on_hosts(
-            requests, host_pattern="lb*", person="dora", origin=WEB
+            requests, RequestTerms("dora", WEB), host_pattern="lb*"
         )
         harness.run_queued_work()
         harness.approve(harness.get_run(whole.id))
@@ -96,7 +96,7 @@ class TestApprovedPlanRuns:
     """Other tools had people approve without a plan, or ran another plan."""
 
     def test_run_cannot_be_approved_before_its_plan_exists(self, harness: Harness):
-        run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
+        run = harness.service.request_run(LAMP_ON, RequestTerms("dora", WEB))
         with pytest.raises(TooLate):
             harness.service.approve_run(run.id, person="olga", digest="")
 

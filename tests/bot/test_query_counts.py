@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.policy import Policy, PolicyRequest, Ruling
 from tests.bot.api.conftest import create_api_harness
 from tests.bot.harness import WEB, Harness, open_harness
@@ -66,7 +66,7 @@ def count_statements(harness: Harness) -> Generator[Counter[str]]:
 
 def _request_checks(harness: Harness, count: int) -> Run:
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, count + 1)]
-    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
+    run = harness.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="lb*")
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -75,7 +75,7 @@ def _request_changes(harness: Harness, count: int, value: str) -> Run:
     """Ask for a change of so many hosts; return it as it waits for its approval."""
     names = [f"lb{n}" for n in range(1, count + 1)]
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
+    run = harness.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="lb*")
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -90,7 +90,7 @@ def _count_statements_of_change(harness: Harness, count: int, value: str) -> Cou
 
 def test_check_of_many_hosts_enqueues_one_queue_hint(crowd: Harness):
     requests = [ShowSwitches(host=f"lb{n}") for n in range(1, MANY + 1)]
-    crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
+    crowd.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="lb*")
     assert len(crowd.dispatcher.enqueued) == 1
 
 
@@ -154,7 +154,7 @@ def test_check_of_one_host_takes_two_commits(crowd: Harness):
 
 def test_check_of_one_host_loads_its_run_once_before_it_reads_the_host(crowd: Harness):
     """What it is, and whether it is stopped; when its end is written down, only its version."""
-    run = crowd.service.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
+    run = crowd.service.request_run(ShowSwitches(host="lb1"), RequestTerms("dora", WEB))
     with count_statements(crowd) as counts:
         crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED

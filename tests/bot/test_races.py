@@ -13,7 +13,7 @@ from bot.audit.event_type import UnknownEvent
 from bot.db import locks, runs
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.errors import TooLate
-from bot.model.run import RefusedBy, Run, State
+from bot.model.run import RefusedBy, RequestTerms, Run, State
 from bot.workflow.finish import end_run
 from connectors.errors import CommandError
 from tests.bot.databases import on_postgresql
@@ -117,7 +117,7 @@ def _hold_child_run(
     """Yield a run over two hosts and one part of it, held, for which *act* on the run waits."""
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     whole = harness.service.request_on_hosts(
-        requests, host_pattern="lb*", person="dora", origin=WEB
+        requests, RequestTerms("dora", WEB), host_pattern="lb*"
     )
     acting = threading.Thread(target=act, args=(whole.id,))
     with harness.database.transaction() as tx:

@@ -4,7 +4,7 @@ import pytest
 
 from bot.db import locks, runs
 from bot.model.errors import InvalidRequestError, NotAllowed
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.queries import pending
 from connectors.errors import UnknownOutcomeError
 from connectors.step_status import NO_STATUS
@@ -22,7 +22,7 @@ def _remove_from_inventory(harness: Harness, name: str) -> None:
 
 def _request_on_both_hosts(harness: Harness) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS]
-    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
+    run = harness.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="lb*")
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -86,4 +86,4 @@ def test_undo_is_refused_when_its_host_was_removed_from_the_inventory(harness: H
     assert done.state is State.SUCCEEDED
     _remove_from_inventory(harness, "lb2")
     with pytest.raises(InvalidRequestError, match="no longer in the inventory: lb2"):
-        harness.service.request_undo(done.id, person="dora", origin=WEB)
+        harness.service.request_undo(done.id, RequestTerms("dora", WEB))

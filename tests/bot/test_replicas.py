@@ -26,7 +26,7 @@ from bot.db.runs import ConcurrentUpdateError
 from bot.db.schedules import FireOutcome
 from bot.model import signing
 from bot.model.errors import TooLate
-from bot.model.run import State
+from bot.model.run import RequestTerms, State
 from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService
@@ -220,7 +220,7 @@ def _add_requests(place: Place, needed: int, times: int) -> list[tuple[int, str]
     races: list[tuple[int, str]] = []
     for n in range(times):
         wanted = SetSwitch(host="lb1", name="lamp", value=f"v{n}")
-        service.advance_run(service.request_run(wanted, person="dora", origin=WEB).id)
+        service.advance_run(service.request_run(wanted, RequestTerms("dora", WEB)).id)
         with database.reading() as tx:
             run = runs.get_run(tx, n + 1)
         assert run.state is State.PENDING

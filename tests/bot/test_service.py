@@ -12,7 +12,7 @@ from bot.db import locks, runs, tables
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model.canonical import hash_canonical
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import State, StepRecord, StepState
+from bot.model.run import RequestTerms, State, StepRecord, StepState
 from bot.model.run_states import describe_outcome
 from bot.policy.freezes import FreezeList
 from bot.service import KeyturnService
@@ -184,7 +184,7 @@ class TestUndo:
     def test_undo_reverts_the_steps_in_reverse_order(self, harness: Harness):
         done = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         harness.fleet.sent.clear()
-        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
         harness.run_queued_work()
         ended = harness.approve(harness.get_run(undo.id))
         assert ended.state is State.SUCCEEDED
@@ -202,7 +202,7 @@ class TestUndo:
 
         monkeypatch.setattr(SetSwitch, "plan", titled)
         done = harness.approve(harness.request(LAMP_ON))
-        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
         harness.run_queued_work()
         proposal = harness.get_run(undo.id).plan
         assert proposal is not None
@@ -210,14 +210,14 @@ class TestUndo:
 
     def test_undo_needs_an_approval_like_any_change(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
-        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
         harness.run_queued_work()
         assert harness.get_run(undo.id).state is State.PENDING
 
     def test_undo_of_a_change_no_longer_in_effect_makes_no_changes(self, harness: Harness):
         done = harness.approve(harness.request(LAMP_ON))
         harness.fleet.hosts["lb1"]["lamp"] = "dim"
-        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
         harness.run_queued_work()
         ended = harness.get_run(undo.id)
         assert ended.state is State.NO_CHANGES
@@ -231,7 +231,7 @@ class TestUndo:
         harness.fleet.before_send = refuse
         failed = harness.approve(harness.request(SetAll(host="lb1", value="on")))
         harness.fleet.sent.clear()
-        undo = harness.service.request_undo(failed.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(failed.id, RequestTerms("dora", WEB))
         harness.run_queued_work()
         assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
         assert harness.fleet.sent == [("lb1", "set fan off")]
@@ -239,7 +239,7 @@ class TestUndo:
     def test_undo_of_an_irreversible_change_is_refused_with_the_reason(self, harness: Harness):
         done = harness.approve(harness.request(BreakSwitch(host="lb1", name="lamp")))
         assert done.state is State.SUCCEEDED
-        undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+        undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
         harness.run_queued_work()
         assert harness.get_run(undo.id).state is State.REFUSED
         assert "cannot be undone: gone" in harness.get_run(undo.id).summary
@@ -247,7 +247,7 @@ class TestUndo:
     def test_undo_of_a_check_is_rejected(self, harness: Harness):
         look = harness.request(ShowSwitches(host="lb1"))
         with pytest.raises(InvalidRequestError, match="changed nothing"):
-            harness.service.request_undo(look.id, person="dora", origin=WEB)
+            harness.service.request_undo(look.id, RequestTerms("dora", WEB))
 
 
 class TestRequests:
@@ -613,7 +613,7 @@ def test_run_stops_before_the_next_step_when_the_host_key_changed(
 def test_undo_plan_uses_the_current_host_key_fingerprint(harness: Harness):
     done = harness.approve(harness.request(LAMP_ON))
     _change_host_key(harness)
-    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
     harness.run_queued_work()
     proposal = harness.get_run(undo.id).plan
     assert proposal
@@ -632,7 +632,7 @@ def test_run_fails_unverified_when_the_policy_breaks_after_its_last_step(harness
 
 
 def test_request_without_a_plan_can_be_denied(harness: Harness):
-    run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
+    run = harness.service.request_run(LAMP_ON, RequestTerms("dora", WEB))
     assert (
         harness.service.deny_run(run.id, person="olga", reason="not today").state is State.DENIED
     )
@@ -828,7 +828,7 @@ def test_undo_is_verified_when_the_feed_of_the_change_has_moved(
     )
     done = harness.approve(harness.request(Follow(host="lb1")))
     monkeypatch.setattr(Follow, "feed", "bright")
-    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
     harness.run_queued_work()
     ended = harness.approve(harness.get_run(undo.id))
     assert ended.state is State.SUCCEEDED
@@ -841,19 +841,19 @@ def test_undo_that_cannot_apply_any_more_is_refused_at_planning(
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
     assert done.state is State.SUCCEEDED
     harness.fleet.hosts["lb1"]["warming"] = "burnt"
-    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
     harness.run_queued_work()
     after = harness.get_run(undo.id)
     assert (after.state, after.summary) == (State.REFUSED, "it is burnt out, and stays so")
     harness.fleet.hosts["lb1"].pop("warming")
-    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
     harness.run_queued_work()
     assert harness.get_run(undo.id).state is State.PENDING
 
 
 def test_undo_that_cannot_apply_any_more_at_the_gate_sends_nothing(harness: Harness):
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
-    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
     harness.run_queued_work()
     harness.fleet.hosts["lb1"]["warming"] = "burnt"
     sent_before = list(harness.fleet.sent)
@@ -865,7 +865,7 @@ def test_undo_that_cannot_apply_any_more_at_the_gate_sends_nothing(harness: Harn
 
 def test_undo_is_verified_when_its_change_would_be_refused_now(harness: Harness):
     done = harness.approve(harness.request(WarmUp(host="lb1", name="lamp", value="on")))
-    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
     harness.run_queued_work()
     harness.fleet.hosts["lb1"]["weather"] = "hot"
     after = harness.approve(harness.get_run(undo.id))

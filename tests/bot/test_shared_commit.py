@@ -13,7 +13,7 @@ from bot.audit import change_log, key_history
 from bot.db import locks, runs, tables
 from bot.db.database import Transaction
 from bot.execution import fanout, gate
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import INVENTORY
 from tests.toy import SetSwitch
@@ -32,7 +32,7 @@ def crowd(tmp_path: Path) -> Generator[Harness]:
 
 def _approve_fan_out(harness: Harness) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
-    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
+    run = harness.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="lb*")
     harness.run_queued_work()
     whole = harness.get_run(run.id)
     harness.service.approve_run(whole.id, person="olga", digest=whole.digest)

@@ -34,7 +34,14 @@ from bot.db.database import Database, SeenHead, Transaction
 from bot.db.runs import ConcurrentUpdateError
 from bot.execution import gate
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import ENDED_STATES, EXPIRING_STATES, IllegalTransitionError, Run, State
+from bot.model.run import (
+    ENDED_STATES,
+    EXPIRING_STATES,
+    IllegalTransitionError,
+    RequestTerms,
+    Run,
+    State,
+)
 from bot.model.signing import SigningKey
 from bot.policy import Policy
 from bot.policy.freezes import FreezeList
@@ -253,11 +260,11 @@ class World(RuleBasedStateMachine):
         with suppress(*NOES):
             if which < len(runbooks):
                 run = self.service.request_run(
-                    runbooks[which], person=person, origin=WEB, plan_only=plan_only
+                    runbooks[which], RequestTerms(person, WEB, plan_only=plan_only)
                 )
             else:
                 run = self.service.request_on_hosts(
-                    many, host_pattern="lb*", person=person, origin=WEB, plan_only=plan_only
+                    many, RequestTerms(person, WEB, plan_only=plan_only), host_pattern="lb*"
                 )
             if plan_only:
                 self.model.plans.add(run.id)
@@ -339,7 +346,7 @@ class World(RuleBasedStateMachine):
         run = self._pick(n, {State.SUCCEEDED, State.FAILED, State.STOPPED})
         if run is not None:
             with suppress(*NOES):
-                self.service.request_undo(run.id, person=person, origin=WEB)
+                self.service.request_undo(run.id, RequestTerms(person, WEB))
 
     @precondition(lambda self: "unknown" in self.states)
     @rule(person=people, n=nth, done=st.booleans())

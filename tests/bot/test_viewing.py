@@ -21,7 +21,7 @@ from bot.execution import planner, questions
 from bot.execution.questions import create_query_function
 from bot.model import request_form
 from bot.model.errors import NotAllowed
-from bot.model.run import Decision, Run
+from bot.model.run import Decision, RequestTerms, Run
 from bot.model.view_rights import name_former_host
 from bot.policy import Policy
 from bot.policy.policy import PolicyRequest
@@ -108,10 +108,8 @@ def _request_on_several_hosts(harness: Harness) -> None:
     for hosts in (("lb1", "web1"), ("web1",), ("lb1", "lb2"), ("web1", "nas1")):
         harness.service.request_on_hosts(
             [ShowSwitches(host=host) for host in hosts],
+            RequestTerms("adam", WEB, why),
             host_pattern=",".join(hosts),
-            person="adam",
-            origin=WEB,
-            reason=why,
         )
         harness.run_queued_work()
     harness.request(SetSwitch(host="lb1", name="lamp", value="dora"), "dora", why)

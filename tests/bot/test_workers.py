@@ -11,7 +11,7 @@ import pytest
 from bot.app import Foundation
 from bot.audit import change_log
 from bot.db import leases, runs
-from bot.model.run import RequestOrigin, Run, State
+from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from runbooks import load_catalogue
 from tests.cli_process import Running
 from tests.playground import sample_company
@@ -45,7 +45,7 @@ class Installation:
         runbook = load_catalogue()["abusers clear"].model_validate(
             {"host": "lb1", "address": abuser}
         )
-        asked = self.here.service.request_run(runbook, person="dora", origin=WEB)
+        asked = self.here.service.request_run(runbook, RequestTerms("dora", WEB))
         return self.wait_until(asked.id, lambda run: run.state is State.PENDING)
 
     def approve(self, run: Run) -> None:

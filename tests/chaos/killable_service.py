@@ -21,7 +21,7 @@ from bot.features.rebuild.actions import RebuildActions
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model import signing
 from bot.model.redaction import Redactor
-from bot.model.run import ENDED_STATES, RequestOrigin, Run, State
+from bot.model.run import ENDED_STATES, RequestOrigin, RequestTerms, Run, State
 from bot.policy import PolicyDirectory
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.service import KeyturnService
@@ -143,13 +143,11 @@ class KillableService:
         for name in names:
             self._service.request_run(
                 KeepNote(host=old, name=name, value="kept"),
-                person="dora",
-                origin=RequestOrigin("api"),
-                reason="",
+                RequestTerms("dora", RequestOrigin("api"), ""),
             )
             assert self.complete_all_runs()
         self._service.bind(RebuildActions).request_rebuild(
-            old, new_host=new, person="dora", origin=RequestOrigin("api")
+            old, RequestTerms("dora", RequestOrigin("api")), new_host=new
         )
         self.complete_all_runs()
 
@@ -167,9 +165,7 @@ class KillableService:
 
     def _request_run(self, host: str) -> None:
         runbook = WriteToLedger(host=host, nonce=f"{self._random.getrandbits(64):016x}")
-        run = self._service.request_run(
-            runbook, person="dora", origin=RequestOrigin("api"), reason=""
-        )
+        run = self._service.request_run(runbook, RequestTerms("dora", RequestOrigin("api"), ""))
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
         descriptor = os.open(self._directory.accepted_requests, flags)
         os.write(descriptor, f"{run.id}\n".encode())

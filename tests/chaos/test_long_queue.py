@@ -19,7 +19,7 @@ from sqlalchemy import func, select
 from bot.db import tables
 from bot.db.database import StoreUnavailable
 from bot.execution.local_dispatch import LocalDispatcher
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import RequestOrigin, RequestTerms, Run
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
@@ -81,7 +81,7 @@ class LongQueue:
 
     def request_run(self, runbook: AnyRunbook, person: str) -> Run:
         return self.harness.service.request_run(
-            runbook, person=person, origin=RequestOrigin("web")
+            runbook, RequestTerms(person, RequestOrigin("web"))
         )
 
     def measure_wait(self, run: Run, since: float, kind: str) -> None:

@@ -18,7 +18,7 @@ from bot.db.database import Database, Transaction
 from bot.db.host_contacts import ContactRecorder
 from bot.features import load_hooks
 from bot.model import request_form, signing
-from bot.model.run import RequestOrigin, State
+from bot.model.run import RequestOrigin, RequestTerms, State
 from bot.model.schedule import parse_timing
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService
@@ -137,7 +137,7 @@ def request_open_runs(service: KeyturnService) -> None:
         ("dora", "abusers mark lb1 203.0.113.80", "the same office as 203.0.113.77", True),
     ):
         request = _parse(words)
-        service.request_run(request, person=person, origin=web, reason=reason, plan_only=plan_only)
+        service.request_run(request, RequestTerms(person, web, reason, plan_only=plan_only))
     service.schedules.request_schedule(
         [_parse("hidepid show nas1")],
         host_pattern="",
@@ -162,7 +162,7 @@ def _play_days(service: KeyturnService, database: _PastDatabase, queue: _Queue) 
         person, words, why = _REQUESTS[day % len(_REQUESTS)]
         request = _parse(words.format(n=day // len(_REQUESTS) + 50))
         origin, reason = RequestOrigin("web"), why.format(ticket=4711 + day)
-        run = service.request_run(request, person=person, origin=origin, reason=reason).id
+        run = service.request_run(request, RequestTerms(person, origin, reason)).id
         _advance(service, queue)
         with database.reading() as tx:
             planned = runs.get_run(tx, run)
@@ -180,7 +180,7 @@ def _block_agent(service: KeyturnService, database: _PastDatabase, queue: _Queue
     """Block an agent on web1, and read an hour later that it is still blocked."""
     request = _parse(f"agents block web1 {AGENT}")
     origin, reason = RequestOrigin("web"), f"{AGENT} takes the whole catalogue each night"
-    run = service.request_run(request, person="dora", origin=origin, reason=reason)
+    run = service.request_run(request, RequestTerms("dora", origin, reason))
     _advance(service, queue)
     with database.reading() as tx:
         digest = runs.get_run(tx, run.id).digest

@@ -13,7 +13,7 @@ from bot.features.drift.state import Expectation, compute_next_reading, find_num
 from bot.features.drift.watch import log_end
 from bot.model.drift_state import DriftState
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
-from bot.model.run import RequestOrigin, RequestTerms, Run
+from bot.model.run import RequestTerms, Run
 from bot.model.times import DAY, SECOND
 from bot.policy import PolicyRequest
 from bot.queries.second_factor import get_shown_factor
@@ -58,19 +58,10 @@ class DriftActions:
         with self._context.database.transaction() as tx:
             return rows.request_readings(tx, host, read_before=tx.now - _READ_INTERVAL)
 
-    def restore_value(
-        self,
-        number: int,
-        *,
-        person: str,
-        origin: RequestOrigin,
-        reason: str = "",
-        ticket: str = "",
-        plan_only: bool = False,
-    ) -> Run:
+    def restore_value(self, number: int, terms: RequestTerms) -> Run:
         """Request again what set the value: a new run, planned and approved like any other."""
         policy = self._context.policies.get_policy()
-        with self._context.database.reading(policy.get_view_rights(person)) as tx:
+        with self._context.database.reading(policy.get_view_rights(terms.person)) as tx:
             key = rows.get_key(tx, number)
             run = runs.get_run(tx, key.run)
         if key.adopted:
@@ -87,7 +78,6 @@ class DriftActions:
             raise InvalidRequestError(
                 f"the fields of {run.runbook} have changed: request it again"
             ) from None
-        terms = RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only)
         return requests.create_request(self._context, request, terms)
 
     def adopt_value(self, number: int, *, person: str, reason: str, session: str = "") -> DriftKey:

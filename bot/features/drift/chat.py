@@ -109,11 +109,7 @@ class DriftCommands:
     def _restore_value(self, command: TypedCommand, rest: str) -> Message | None:
         words, ticket = split_ticket(rest.split())
         run = self._service.bind(DriftActions).restore_value(
-            _parse_number(" ".join(words)),
-            person=command.person,
-            origin=command.origin,
-            reason=command.reason,
-            ticket=ticket,
+            _parse_number(" ".join(words)), command.build_terms(ticket=ticket)
         )
         return replies.build_reply_if_ended(run)
 

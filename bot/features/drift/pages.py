@@ -124,14 +124,7 @@ def read_key(visit: Visit, number: IdPath) -> str:
 @_action("/{number}/restore")
 def restore_value(visit: Visit, number: IdPath) -> str:
     """Plan again what set the value, and redirect to its plan."""
-    run = visit.service.bind(DriftActions).restore_value(
-        number,
-        person=visit.person,
-        origin=visit.origin,
-        reason=visit.reason,
-        ticket=visit.ticket,
-        plan_only=True,
-    )
+    run = visit.service.bind(DriftActions).restore_value(number, visit.plan_terms)
     return f"/runs/{run.id}"
 
 

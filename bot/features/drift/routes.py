@@ -198,14 +198,7 @@ def restore_drift(
     parts: Parts, caller: RequestCaller, number: RunId, body: UndoIn, response: Response
 ) -> schemas.RunDetailsOut:
     """Returns a run, which is planned and approved like any other."""
-    run = parts.service.bind(DriftActions).restore_value(
-        number,
-        person=caller.id,
-        origin=caller.origin,
-        reason=body.reason,
-        ticket=body.ticket,
-        plan_only=body.plan_only,
-    )
+    run = parts.service.bind(DriftActions).restore_value(number, body.build_terms(caller))
     return records.respond_with_new_run(parts, caller, run, response)
 
 

@@ -31,7 +31,7 @@ from bot.features.mcp.results import (
     fence_text,
 )
 from bot.model import request_form, times
-from bot.model.run import Run, is_at_rest
+from bot.model.run import RequestTerms, Run, is_at_rest
 from bot.model.runbook_info import list_runbook_info
 from bot.queries.run_view import build_run_view
 from connectors.errors import DomainError
@@ -227,12 +227,10 @@ class AgentTools:
             raise ToolError("name each host: agents cannot use patterns and tags")
         return self._parts.service.request_on_hosts(
             requests,
+            RequestTerms(
+                caller.id, caller.origin, reason, ticket=ticket, plan_only=kind == "change"
+            ),
             host_pattern=pattern,
-            person=caller.id,
-            origin=caller.origin,
-            reason=reason,
-            ticket=ticket,
-            plan_only=kind == "change",
         )
 
     def _read_run(self, caller: AgentCaller, number: int) -> RunResult:

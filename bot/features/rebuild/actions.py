@@ -4,7 +4,7 @@ from bot.db.runs import NewRun
 from bot.features.rebuild.readings import Rebuild, SetValue, read_rebuild
 from bot.model.errors import InvalidRequestError
 from bot.model.request_form import format_request, get_field_texts
-from bot.model.run import RequestOrigin, RequestTerms, Run
+from bot.model.run import RequestTerms, Run
 from bot.model.sequence import LEFT_OUT, REBUILD
 from bot.model.view_rights import ViewRights
 from bot.queries.folded_runs import describe_left_out
@@ -28,61 +28,50 @@ class RebuildActions:
             facts = read_value_facts(self._context, tx, host)
             return read_rebuild(tx, self._context.runbooks, host, facts)
 
-    def request_rebuild(
-        self,
-        host: str,
-        *,
-        new_host: str,
-        person: str,
-        origin: RequestOrigin,
-        reason: str = "",
-        ticket: str = "",
-        plan_only: bool = False,
-    ) -> Run:
-        """Request on a new host what Keyturn has set on another, as one request."""
-        terms = RequestTerms(person, origin, reason, ticket=ticket, plan_only=plan_only)
-        return _request_rebuild(self._context, host, new_host, terms)
+    def request_rebuild(self, host: str, terms: RequestTerms, *, new_host: str) -> Run:
+        """Request on a new host what Keyturn has set on another, as one request.
 
-
-def _request_rebuild(
-    context: WorkflowContext, host: str, new_host: str, terms: RequestTerms
-) -> Run:
-    """Request on a new host what Keyturn has set on another.
-
-    Raises:
-        InvalidRequestError: The new host is not in the inventory or cannot have a value, or there
-            is nothing to set.
-    """
-    policy = context.policies.get_policy()
-    with context.database.reading(policy.get_view_rights(terms.person)) as tx:
-        rebuild = read_rebuild(tx, context.runbooks, host, read_value_facts(context, tx, host))
-        name = policy.get_person_name(terms.person)
-        left_out = describe_left_out(tx, rebuild.hidden_keys, name)
-    if not rebuild.values:
-        why = f". Left out: {left_out}" if left_out else ""
-        raise InvalidRequestError(f"no value that Keyturn has set on {host} is known{why}")
-    requests = [_build_request(context, one, new_host) for one in rebuild.values]
-    for request in requests:
-        check_host(policy, request)
-    try:
-        area = policy.get_area(new_host).name
-    except UnknownHostError as error:
-        raise InvalidRequestError(str(error)) from None
-    parts = [
-        NewRun(
-            runbook=request.words,
-            kind="change",
-            values=get_field_texts(request),
-            request=format_request(request),
-            host=new_host,
-            area=area,
-            **get_terms_of_run(terms),
+        Raises:
+            InvalidRequestError: The new host is not in the inventory or cannot have a value, or
+                there is nothing to set.
+        """
+        policy = self._context.policies.get_policy()
+        with self._context.database.reading(policy.get_view_rights(terms.person)) as tx:
+            facts = read_value_facts(self._context, tx, host)
+            rebuild = read_rebuild(tx, self._context.runbooks, host, facts)
+            name = policy.get_person_name(terms.person)
+            left_out = describe_left_out(tx, rebuild.hidden_keys, name)
+        if not rebuild.values:
+            why = f". Left out: {left_out}" if left_out else ""
+            raise InvalidRequestError(f"no value that Keyturn has set on {host} is known{why}")
+        requests = [_build_request(self._context, one, new_host) for one in rebuild.values]
+        for request in requests:
+            check_host(policy, request)
+        try:
+            area = policy.get_area(new_host).name
+        except UnknownHostError as error:
+            raise InvalidRequestError(str(error)) from None
+        parts = [
+            NewRun(
+                runbook=request.words,
+                kind="change",
+                values=get_field_texts(request),
+                request=format_request(request),
+                host=new_host,
+                area=area,
+                **get_terms_of_run(terms),
+            )
+            for request in requests
+        ]
+        title = f"{REBUILD} {host} on {new_host}"
+        return record_sequence(
+            self._context,
+            policy,
+            parts,
+            runbook=REBUILD,
+            title=title,
+            facts={LEFT_OUT: left_out} if left_out else {},
         )
-        for request in requests
-    ]
-    title = f"{REBUILD} {host} on {new_host}"
-    facts = {LEFT_OUT: left_out} if left_out else {}
-    return record_sequence(context, policy, parts, runbook=REBUILD, title=title, facts=facts)
 
 
 def _build_request(context: WorkflowContext, value: SetValue, host: str) -> AnyRunbook:

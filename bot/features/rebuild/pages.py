@@ -49,11 +49,7 @@ def request_rebuild(visit: Visit, name: HostNamePath) -> str:
     """Plan the same values for another host, and redirect to the plan."""
     run = visit.service.bind(RebuildActions).request_rebuild(
         name,
+        visit.plan_terms,
         new_host=visit.form.get("new_host", "").strip().lower(),
-        person=visit.person,
-        origin=visit.origin,
-        reason=visit.reason,
-        ticket=visit.ticket,
-        plan_only=True,
     )
     return f"/runs/{run.id}"

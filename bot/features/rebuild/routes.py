@@ -127,11 +127,7 @@ def request_rebuild(
     """One run with one plan and digest. Its child runs set a value each, one after the other."""
     run = parts.service.bind(RebuildActions).request_rebuild(
         name,
+        body.build_terms(caller),
         new_host=body.new_host,
-        person=caller.id,
-        origin=caller.origin,
-        reason=body.reason,
-        ticket=body.ticket,
-        plan_only=body.plan_only,
     )
     return records.respond_with_new_run(parts, caller, run, response)

@@ -3,6 +3,7 @@
 from bot.audit import verification
 from bot.db import live_output
 from bot.db.live_output import NewestLines
+from bot.model.run import RequestTerms
 from tests.bot.api.conftest import ApiHarness
 from tests.bot.harness import WEB
 from tests.bot.web.sample_runs import (
@@ -63,7 +64,7 @@ def test_progress_counts_hosts_that_need_attention(api_harness: ApiHarness) -> N
     api_harness.harness.fleet.hosts["lb2"]["lamp"] = "broken"
     looks = [ShowSwitches(host=name) for name in ("lb1", "lb2")]
     run = api_harness.harness.service.request_on_hosts(
-        looks, host_pattern="lb*", person="dora", origin=WEB
+        looks, RequestTerms("dora", WEB), host_pattern="lb*"
     )
     api_harness.harness.run_queued_work()
     seen = api_harness.program("olga").get(f"/runs/{run.id}/progress").json()

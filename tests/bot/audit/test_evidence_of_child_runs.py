@@ -12,7 +12,7 @@ from bot.db import runs, tables
 from bot.db.database import Database, Transaction
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model import signing
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.policies import INVENTORY
@@ -58,7 +58,7 @@ class TestForgedChildRuns:
         """Return how often the first host is told."""
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in NAMES]
         whole = harness.service.request_on_hosts(
-            requests, host_pattern="lb*", person="dora", origin=WEB
+            requests, RequestTerms("dora", WEB), host_pattern="lb*"
         )
         harness.run_queued_work()
 

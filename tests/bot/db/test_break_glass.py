@@ -14,7 +14,7 @@ from bot.db import break_glass as db_break_glass
 from bot.db import tables
 from bot.db.database import StoreUnavailable
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
-from bot.model.run import RequestOrigin, Run, State
+from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from bot.model.run_states import is_on_hold
 from bot.policy import cedar
 from bot.queries import break_glass_rules
@@ -203,7 +203,7 @@ def test_break_glass_is_refused_for_requests_by_api_cli_or_schedule(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
     app = enrol_and_step_up(harness, "adam")
-    asked = harness.service.request_run(LAMP_ON, person="adam", origin=RequestOrigin(door))
+    asked = harness.service.request_run(LAMP_ON, RequestTerms("adam", RequestOrigin(door)))
     harness.run_queued_work()
     run = harness.get_run(asked.id)
     with pytest.raises(NotAllowed, match="not for tokens or schedules"):

@@ -13,7 +13,7 @@ from bot.db.database import Transaction
 from bot.db.delegations import Delegation
 from bot.model.approvals import ApprovalRequirements
 from bot.model.errors import InvalidRequestError, NotAllowed
-from bot.model.run import Decision, Run, State
+from bot.model.run import Decision, RequestTerms, Run, State
 from bot.policy import Policy
 from bot.queries import delegation_rules
 from bot.queries.approval_count import get_ruling
@@ -149,7 +149,7 @@ def test_approval_is_refused_when_a_delegate_of_the_requester_approves(harness: 
     run = harness.request(SetSwitch(host="nas1", name="lamp", value="on"), person="stan")
     assert get_delegator(harness, run, "stan") == ""
     require_two_approvals(harness)
-    mine = harness.service.request_run(LAMP_ON, person="olga", origin=run.origin)
+    mine = harness.service.request_run(LAMP_ON, RequestTerms("olga", run.origin))
     assert get_delegator(harness, mine, "stan") == ""
 
 

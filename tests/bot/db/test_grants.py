@@ -11,7 +11,7 @@ from bot.db.database import Database
 from bot.db.grants import Grant
 from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.grant_words import NewGrant
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.run_states import is_on_hold
 from bot.policy.freezes import FreezeList
 from bot.queries import standing_grants
@@ -154,7 +154,7 @@ def request_twenty_runs(harness: Harness) -> list[State]:
     harness.fleet.hosts["lb1"] = {f"s{n}": "off" for n in range(20)}
     numbers = [
         harness.service.request_run(
-            SetSwitch(host="lb1", name=f"s{n}", value="on"), person="dora", origin=WEB
+            SetSwitch(host="lb1", name=f"s{n}", value="on"), RequestTerms("dora", WEB)
         ).id
         for n in range(20)
     ]
@@ -210,7 +210,7 @@ def test_without_both_counts_requests_exceed_the_limit_of_a_standing_grant(
 
 def prepare_granted_run(harness: Harness) -> Run:
     """Return a granted run that was shown and is about to start."""
-    run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
+    run = harness.service.request_run(LAMP_ON, RequestTerms("dora", WEB))
     number = harness.dispatcher.enqueued.pop(0)
     inner = harness.fleet.before_query
     harness.fleet.before_query = lambda host: (inner(host), freeze_area(harness))[0]
@@ -323,10 +323,10 @@ def test_standing_grant_covers_only_its_person_hosts_and_values(
 def test_standing_grant_covers_neither_an_undo_nor_several_hosts(harness: Harness):
     grant(harness)
     done = set_lamp(harness, "on")
-    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
     requests = [SetSwitch(host=host, name="lamp", value="x") for host in ("lb1", "lb2")]
     whole = harness.service.request_on_hosts(
-        requests, host_pattern="lb*", person="dora", origin=WEB
+        requests, RequestTerms("dora", WEB), host_pattern="lb*"
     )
     harness.run_queued_work()
     assert {harness.get_run(one.id).state for one in (undo, whole)} == {State.PENDING}

@@ -16,7 +16,7 @@ from bot.db import lease_keeper, leases, locks, migrations, runs
 from bot.db.database import Database, boot_time
 from bot.db.lease_keeper import HeldLease, LeaseExpiredError, LeaseKeeper
 from bot.model import signing
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService
@@ -484,7 +484,7 @@ def test_worker_stopped_past_its_lease_sends_nothing_after_it_wakes(
 
 def _add_approved_run(service: KeyturnService, database: Database) -> int:
     asked = service.request_run(
-        SetSwitch(host="lb1", name="lamp", value="on"), person="dora", origin=WEB
+        SetSwitch(host="lb1", name="lamp", value="on"), RequestTerms("dora", WEB)
     )
     service.advance_run(asked.id)
     with database.reading() as tx:

@@ -10,7 +10,7 @@ from bot.db import schedules, tables
 from bot.db.schedules import FireOutcome, Schedule, ScheduleState
 from bot.execution import gate, start_schedule
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import RequestOrigin, Run, State
+from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.workflow import requests, schedule_approval
@@ -494,7 +494,7 @@ def test_run_that_no_schedule_fired_is_refused_although_it_names_one(harness: Ha
     schedule = _approve_schedule(harness)
     make_due_now(harness, schedule)
     origin = RequestOrigin("schedule", schedule_id=schedule.id)
-    run = harness.service.request_run(LAMP, person="dora", origin=origin)
+    run = harness.service.request_run(LAMP, RequestTerms("dora", origin))
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.REFUSED
     assert harness.fleet.sent == []

@@ -12,7 +12,7 @@ from bot.execution import fanout
 from bot.integrations import webhook_queue
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import NEEDS_ATTENTION, Run, State
+from bot.model.run import NEEDS_ATTENTION, RequestTerms, Run, State
 from bot.model.run_states import describe_outcome
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import Policy
@@ -48,7 +48,7 @@ def _request_on_hosts(
     harness: Harness, names: list[str], person: str = "dora", value: str = "on"
 ) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value=value) for name in names]
-    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person=person, origin=WEB)
+    run = harness.service.request_on_hosts(requests, RequestTerms(person, WEB), host_pattern="lb*")
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -297,7 +297,7 @@ def test_without_the_host_limit_a_request_for_too_many_hosts_is_pending(
 
 def test_requester_cannot_approve_their_own_request_for_several_hosts(crowd: Harness):
     requests = [BreakSwitch(host=name, name="lamp") for name in NAMES[:2]]
-    run = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="olga", origin=WEB)
+    run = crowd.service.request_on_hosts(requests, RequestTerms("olga", WEB), host_pattern="lb*")
     crowd.run_queued_work()
     with pytest.raises(NotAllowed, match="you requested it"):
         crowd.approve(crowd.get_run(run.id), person="olga")
@@ -305,10 +305,10 @@ def test_requester_cannot_approve_their_own_request_for_several_hosts(crowd: Har
 
 def test_parent_check_needs_attention_when_one_host_does(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
-    well = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
+    well = crowd.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="lb*")
     crowd.run_queued_work()
     crowd.fleet.hosts["lb2"]["lamp"] = "broken"
-    ill = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
+    ill = crowd.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="lb*")
     crowd.run_queued_work()
     with crowd.database.reading() as tx:
         statuses = {run.id: run.status for run in runs.list_runs(tx, [well.id, ill.id])}
@@ -325,7 +325,7 @@ def test_parent_check_needs_attention_when_one_host_does(crowd: Harness):
 def test_change_of_hosts_in_several_areas_is_rejected(crowd: Harness):
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError, match="in several areas"):
-        crowd.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
+        crowd.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="*")
 
 
 def test_rejected_request_for_several_areas_names_the_command_for_each_area(crowd: Harness):
@@ -335,7 +335,7 @@ def test_rejected_request_for_several_areas_names_the_command_for_each_area(crow
         SetSwitch, ["*b*", "lamp", "on"], hosts
     )
     with pytest.raises(InvalidRequestError) as no:
-        crowd.service.request_on_hosts(requests, host_pattern=spelled, person="dora", origin=WEB)
+        crowd.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern=spelled)
     suggestion = str(no.value).partition("separately. ")[2]
     assert suggestion == "edge: toy set 'lb*' lamp on; web: toy set web1 lamp on"
     typed = [shlex.split(one.partition(": toy set ")[2]) for one in suggestion.split("; ")]
@@ -347,7 +347,7 @@ def test_rejected_request_for_several_areas_does_not_repeat_a_secret(crowd: Harn
     crowd.database.redactor.add_secrets("of-a-switch-2")
     requests = [SetSwitch(host=name, name="lamp", value="of-a-switch-2") for name in HOSTS_APART]
     with pytest.raises(InvalidRequestError) as no:
-        crowd.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
+        crowd.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="*")
     assert str(no.value) == SENSITIVE_REQUEST_MESSAGE
 
 
@@ -360,7 +360,7 @@ def test_rejected_request_for_many_areas_shortens_its_message(tmp_path: Path):
         requests = [SetSwitch(host=f"h{n:02}", name="lamp", value="on") for n in range(40)]
         with pytest.raises(InvalidRequestError) as no:
             harness.service.request_on_hosts(
-                requests, host_pattern="h*", person="dora", origin=WEB
+                requests, RequestTerms("dora", WEB), host_pattern="h*"
             )
     assert "a07: toy set h07 lamp on; and so on for a08, a09, " in str(no.value)
     assert len(str(no.value)) < 1000
@@ -369,7 +369,7 @@ def test_rejected_request_for_many_areas_shortens_its_message(tmp_path: Path):
 def _request_checks_on_three_hosts(crowd: Harness) -> Run:
     crowd.fleet.hosts["web1"] = {"lamp": "on"}
     requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
-    return crowd.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
+    return crowd.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="*")
 
 
 def _find_runs_in_area(crowd: Harness, area: str, **also: str) -> list[int]:
@@ -389,7 +389,7 @@ def test_check_of_hosts_in_several_areas_is_one_report_found_by_each_area(crowd:
         "lb2": "edge",
         "web1": "web",
     }
-    alone = crowd.service.request_run(ShowSwitches(host="lb1"), person="dora", origin=WEB)
+    alone = crowd.service.request_run(ShowSwitches(host="lb1"), RequestTerms("dora", WEB))
     crowd.run_queued_work()
     assert _find_runs_in_area(crowd, "edge") == [alone.id, run.id]
     assert _find_runs_in_area(crowd, "edge", person="dora") == [alone.id, run.id]
@@ -458,7 +458,7 @@ def test_schedule_of_a_check_of_several_areas_is_rejected(crowd: Harness):
 def test_check_of_several_hosts_is_one_report(crowd: Harness):
     crowd.fleet.hosts["lb2"].clear()
     requests = [ShowSwitches(host=name) for name in NAMES[:3]]
-    run = crowd.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
+    run = crowd.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="lb*")
     crowd.run_queued_work()
     finished = crowd.get_run(run.id)
     assert (finished.state, finished.summary) == (State.SUCCEEDED, "3 of 3 hosts are healthy")
@@ -469,7 +469,7 @@ def test_check_of_several_hosts_is_one_report(crowd: Harness):
 def test_undo_of_a_parent_run_reverts_every_host(crowd: Harness):
     done = crowd.approve(_request_on_hosts(crowd, NAMES[:3]))
     crowd.fleet.sent.clear()
-    undo = crowd.service.request_undo(done.id, person="dora", origin=WEB)
+    undo = crowd.service.request_undo(done.id, RequestTerms("dora", WEB))
     crowd.run_queued_work()
     ended = crowd.approve(crowd.get_run(undo.id))
     assert ended.state is State.SUCCEEDED
@@ -480,7 +480,7 @@ def test_undo_of_a_child_run_reverts_only_its_host(crowd: Harness):
     done = crowd.approve(_request_on_hosts(crowd, NAMES[:3]))
     crowd.fleet.sent.clear()
     undo = crowd.service.request_undo(
-        _list_child_runs(crowd, done)[1].id, person="dora", origin=WEB
+        _list_child_runs(crowd, done)[1].id, RequestTerms("dora", WEB)
     )
     crowd.run_queued_work()
     assert crowd.approve(crowd.get_run(undo.id)).state is State.SUCCEEDED
@@ -559,7 +559,7 @@ def test_wrong_name_in_a_list_of_hosts_is_reported(crowd: Harness):
         )
         with pytest.raises(InvalidRequestError, match=message):
             crowd.service.request_on_hosts(
-                requests, host_pattern=spelled, person="dora", origin=WEB
+                requests, RequestTerms("dora", WEB), host_pattern=spelled
             )
 
 
@@ -669,7 +669,6 @@ def test_host_pattern_with_invisible_or_too_many_characters_is_rejected(
     with pytest.raises(InvalidRequestError, match=says):
         crowd.service.request_on_hosts(
             [SetSwitch(host="lb1", name="lamp", value="on")],
+            RequestTerms("dora", WEB),
             host_pattern=spelled,
-            person="dora",
-            origin=WEB,
         )

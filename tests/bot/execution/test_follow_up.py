@@ -4,7 +4,7 @@ import pytest
 from sqlalchemy import update
 
 from bot.db import follow_ups, runs, tables
-from bot.model.run import NEEDS_ATTENTION, Run, State
+from bot.model.run import NEEDS_ATTENTION, RequestTerms, Run, State
 from connectors.errors import UnreachableError
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch, WarmUp
@@ -84,7 +84,7 @@ def test_run_without_a_background_task_has_no_follow_up(harness: Harness):
 
 def test_undo_has_no_follow_up(harness: Harness):
     run = _start_warm_up(harness)
-    undone = harness.service.request_undo(run.id, person="dora", origin=run.origin)
+    undone = harness.service.request_undo(run.id, RequestTerms("dora", run.origin))
     harness.run_queued_work()
     harness.approve(harness.get_run(undone.id))
     assert harness.get_run(undone.id).state is State.SUCCEEDED

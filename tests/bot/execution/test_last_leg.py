@@ -11,7 +11,7 @@ from bot.db import redundancy as rows
 from bot.db import schedules, tables
 from bot.execution import leg_claims, leg_readings
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.times import MINUTE
 from bot.model.waiting import Waiting, WaitingFor
@@ -178,9 +178,8 @@ def test_request_for_both_legs_changes_one_after_the_other(
 ):
     parent = harness.service.request_on_hosts(
         [build_take_down("lb1"), build_take_down("lb2")],
+        RequestTerms("dora", WEB),
         host_pattern="lb*",
-        person="dora",
-        origin=WEB,
     )
     harness.run_queued_work()
     approve(harness, harness.get_run(parent.id))
@@ -205,9 +204,8 @@ def test_request_for_three_legs_needs_no_more_approvals_once_it_has_begun(
     add_third_host(harness)
     parent = harness.service.request_on_hosts(
         [build_take_down(host) for host in ("lb1", "lb2", "lb3")],
+        RequestTerms("dora", WEB),
         host_pattern="lb*",
-        person="dora",
-        origin=WEB,
     )
     harness.run_queued_work()
     assert harness.get_run(parent.id).required_approvals == 1
@@ -473,7 +471,7 @@ def request_override(
     harness: Harness, cut_set: str, reason: str = "lb2 comes back on Monday"
 ) -> Run:
     run = harness.service.request_run(
-        build_take_down("lb1"), person="dora", origin=WEB, reason=reason, guard_override=cut_set
+        build_take_down("lb1"), RequestTerms("dora", WEB, reason, guard_override=cut_set)
     )
     harness.run_queued_work()
     return harness.get_run(run.id)

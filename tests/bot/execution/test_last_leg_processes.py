@@ -9,7 +9,7 @@ import pytest
 from bot.db import runs
 from bot.db.database import Database
 from bot.model import signing
-from bot.model.run import State
+from bot.model.run import RequestTerms, State
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
@@ -72,7 +72,7 @@ def test_two_processes_never_take_both_legs(installation: Installation):
     for race in range(RACES):
         for host, own in numbers.items():
             request = TakeDown(host=host, name="lamp", value=f"v{race}")
-            run = service.request_run(request, person="dora", origin=WEB)
+            run = service.request_run(request, RequestTerms("dora", WEB))
             while queue.enqueued:
                 service.advance_run(queue.enqueued.pop(0))
             with database.reading() as tx:

@@ -9,7 +9,7 @@ import pytest
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.errors import NotAllowed, TooLate
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
 from bot.policy.freezes import FreezeList
@@ -130,7 +130,7 @@ class TestPolicyChangeWithoutEffect:
         harness.service.record_policy_change()
         both = [_set_lamp(host) for host in ("lb1", "lb2")]
         parent = harness.service.request_on_hosts(
-            both, host_pattern="lb*", person="dora", origin=WEB
+            both, RequestTerms("dora", WEB), host_pattern="lb*"
         )
         harness.run_queued_work()
         _add_policy_comment(harness.policies)
@@ -242,7 +242,7 @@ class TestEndingOutdatedPlans:
         harness = db_harness
         both = [_set_lamp(host) for host in ("lb1", "lb2")]
         whole = harness.service.request_on_hosts(
-            both, host_pattern="lb*", person="dora", origin=WEB
+            both, RequestTerms("dora", WEB), host_pattern="lb*"
         )
         harness.run_queued_work()
         _change_rules(harness.policies)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from bot.db import runs
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.service import KeyturnService
 from connectors.command import Query, QueryRunner, Shell
 from connectors.errors import UnreachableError
@@ -79,7 +79,7 @@ def harness(tmp_path: Path, fleet: Noted, monkeypatch: pytest.MonkeyPatch) -> Ge
 
 
 def _request_child_runs(harness: Harness, requests: Sequence[Any]) -> list[Run]:
-    run = harness.service.request_on_hosts(requests, host_pattern="lb*", person="dora", origin=WEB)
+    run = harness.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="lb*")
     harness.run_queued_work()
     with harness.database.reading() as tx:
         return runs.list_children(tx, run.id)

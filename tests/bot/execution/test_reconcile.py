@@ -14,7 +14,7 @@ from bot.execution.intent import build_step_marker
 from bot.execution.reconcile import Reconciler, interpret_marker
 from bot.features.rebuild.actions import RebuildActions
 from bot.model.plan import PlannedStep
-from bot.model.run import Run, State, StepRecord, StepState
+from bot.model.run import RequestTerms, Run, State, StepRecord, StepState
 from bot.model.sequence import UndoSelection
 from bot.model.signing import SigningKey
 from bot.model.waiting import WaitingFor
@@ -116,10 +116,10 @@ def test_rebuild_and_undo_go_on_once_a_part_with_unknown_outcome_is_verified(
         harness.approve(harness.request(KeepSwitch(host="lb1", name=name, value="on")))
     if undoes:
         selection = UndoSelection(person="dora", since=1)
-        run = harness.service.request_undo_of_selection(selection, person="dora", origin=WEB)
+        run = harness.service.request_undo_of_selection(selection, RequestTerms("dora", WEB))
     else:
         run = harness.service.bind(RebuildActions).request_rebuild(
-            "lb1", new_host="lb2", person="dora", origin=WEB
+            "lb1", RequestTerms("dora", WEB), new_host="lb2"
         )
     harness.run_queued_work()
     target = "lb1" if undoes else "lb2"

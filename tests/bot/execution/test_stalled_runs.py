@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.run_states import describe_outcome
 from bot.model.waiting import WaitingFor
 from bot.service import KeyturnService
@@ -31,7 +31,7 @@ def harness(tmp_path: Path, postgres: Postgres) -> Generator[Harness]:
 
 
 def _request_lamp_on(harness: Harness) -> Run:
-    return harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
+    return harness.service.request_run(LAMP_ON, RequestTerms("dora", WEB))
 
 
 def _pass_time(harness: Harness, seconds: int = 20) -> None:

@@ -54,7 +54,7 @@ def ticketed(server: TicketServer, tmp_path: Path) -> Generator[Harness]:
 
 def request(harness: Harness, ticket: str = "CHG1", person: str = "dora", **more: Any) -> Run:
     run = harness.service.request_run(
-        LAMP_ON, person=person, origin=WEB, ticket=ticket, reason="test", **more
+        LAMP_ON, RequestTerms(person, WEB, "test", ticket=ticket, **more)
     )
     harness.run_queued_work()
     return harness.get_run(run.id)
@@ -234,7 +234,7 @@ def test_request_for_several_hosts_is_bound_to_one_ticket_answer(
     def request_both() -> Run:
         both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
         run = ticketed.service.request_on_hosts(
-            both, host_pattern="lb*", person="dora", origin=WEB, ticket="CHG1"
+            both, RequestTerms("dora", WEB, ticket="CHG1"), host_pattern="lb*"
         )
         ticketed.run_queued_work()
         return ticketed.get_run(run.id)
@@ -253,7 +253,7 @@ def test_request_for_several_hosts_is_bound_to_one_ticket_answer(
 
 def test_an_undo_and_a_new_plan_keep_the_ticket(ticketed: Harness):
     run = ticketed.approve(request(ticketed))
-    undo = ticketed.service.request_undo(run.id, person="dora", origin=WEB)
+    undo = ticketed.service.request_undo(run.id, RequestTerms("dora", WEB))
     ticketed.run_queued_work()
     assert ticketed.get_run(undo.id).ticket == "CHG1"
     again = ticketed.service.replan_run(undo.id, person="dora", origin=WEB)

@@ -8,7 +8,7 @@ from bot.audit import change_log, events
 from bot.audit import timeline as audit_timeline
 from bot.db import runs
 from bot.model import times
-from bot.model.run import State
+from bot.model.run import RequestTerms, State
 from bot.web import changes
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
@@ -110,7 +110,7 @@ def test_changes_page_shows_the_approver_of_the_parent_run_for_each_host(site: S
     harness = site.harness
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     whole = harness.service.request_on_hosts(
-        requests, host_pattern="lb*", person="dora", origin=WEB
+        requests, RequestTerms("dora", WEB), host_pattern="lb*"
     )
     harness.run_queued_work()
     harness.approve(harness.get_run(whole.id))

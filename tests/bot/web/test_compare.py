@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.model.run import State, StepState
+from bot.model.run import RequestTerms, State, StepState
 from bot.queries.compare import ComparedLine, ComparedRun, compare_runs
 from runbooks import Report
 from tests.bot.harness import WEB
@@ -75,7 +75,7 @@ def test_run_is_compared_with_a_run_of_the_same_values_and_hosts_only(site: Site
         if len(hosts) == 1:
             return harness.request(runbooks[0]).id
         run = harness.service.request_on_hosts(
-            runbooks, host_pattern="lb*", person="dora", origin=WEB, reason=""
+            runbooks, RequestTerms("dora", WEB, ""), host_pattern="lb*"
         )
         harness.run_queued_work()
         return run.id

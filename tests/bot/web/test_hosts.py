@@ -3,7 +3,7 @@
 import pytest
 
 from bot.db import runs
-from bot.model.run import Run
+from bot.model.run import RequestTerms, Run
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.toy import SetSwitch
@@ -13,7 +13,7 @@ from tests.toy import SetSwitch
 def parent_run(site: Site) -> Run:
     requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
     run = site.harness.service.request_on_hosts(
-        requests, host_pattern="lb*", person="dora", origin=WEB
+        requests, RequestTerms("dora", WEB), host_pattern="lb*"
     )
     site.harness.run_queued_work()
     return site.harness.get_run(run.id)

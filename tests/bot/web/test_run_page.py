@@ -8,7 +8,7 @@ from sqlalchemy import update
 
 from bot.audit import change_log, verification
 from bot.db import locks, runs, stops, tables
-from bot.model.run import State
+from bot.model.run import RequestTerms, State
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import Report, load_catalogue
 from runbooks.abusers_clear import ClearAbuser
@@ -440,7 +440,7 @@ def test_fan_out_page_offers_to_run_again_on_the_hosts_without_success(
     monkeypatch.setitem(known, SetSwitch.words, SetSwitch)
     both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     run = site.harness.service.request_on_hosts(
-        both, host_pattern="lb*", person="dora", origin=WEB
+        both, RequestTerms("dora", WEB), host_pattern="lb*"
     )
     site.harness.run_queued_work()
 
@@ -568,7 +568,7 @@ def test_children_of_a_planned_request_are_planned(site: Site) -> None:
     harness = site.harness
     both = [LAMP_ON, SetSwitch(host="lb2", name="lamp", value="on")]
     number = harness.service.request_on_hosts(
-        both, host_pattern="lb*", person="dora", origin=WEB, plan_only=True
+        both, RequestTerms("dora", WEB, plan_only=True), host_pattern="lb*"
     ).id
     harness.run_queued_work()
     parent = harness.get_run(number)

@@ -6,7 +6,7 @@ import pytest
 from fastapi.testclient import TestClient
 from pyotp.totp import TOTP
 
-from bot.model.run import State
+from bot.model.run import RequestTerms, State
 from tests.bot.authenticator_app import enrol_app
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
@@ -147,7 +147,7 @@ def test_page_of_a_plan_offers_break_glass_where_it_would_need_approvals(site: S
 def test_page_says_why_a_requested_break_glass_cannot_be_used(site: Site) -> None:
     """The rules allow it for reversible changes; only the plan shows that this one is not."""
     run = site.harness.service.request_run(
-        MeltSwitch(host="lb1", name="lamp"), person="adam", origin=WEB
+        MeltSwitch(host="lb1", name="lamp"), RequestTerms("adam", WEB)
     )
     site.harness.service.break_glass.request_break_glass(run.id, person="adam", reason=WHY)
     site.harness.run_queued_work()

@@ -12,7 +12,7 @@ from bot.db.database import Database
 from bot.db.runs import ConcurrentUpdateError, NoSuchRun
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import Redactor
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyRequest
 from tests.bot.harness import WEB, Harness, open_harness
@@ -187,7 +187,7 @@ def test_counter_proposal_ends_when_the_original_run_is_decided(
     if many:
         requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
         first = harness.service.request_on_hosts(
-            requests, host_pattern="lb*", person="dora", origin=WEB
+            requests, RequestTerms("dora", WEB), host_pattern="lb*"
         )
         harness.run_queued_work()
         first = harness.get_run(first.id)
@@ -353,7 +353,7 @@ def test_only_possible_approver_cannot_make_a_counter_proposal(harness: Harness)
 def test_counter_proposal_for_several_hosts_changes_the_value_on_each(harness: Harness):
     requests = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     whole = harness.service.request_on_hosts(
-        requests, host_pattern="lb*", person="dora", origin=WEB
+        requests, RequestTerms("dora", WEB), host_pattern="lb*"
     )
     harness.run_queued_work()
     offered = make_counter_proposal(harness, harness.get_run(whole.id), value="dim")
@@ -365,7 +365,7 @@ def test_counter_proposal_for_several_hosts_changes_the_value_on_each(harness: H
 
 def test_counter_proposal_for_an_undo_or_an_ended_run_is_rejected(harness: Harness):
     done = harness.approve(harness.request(LAMP_ON))
-    undo = harness.service.request_undo(done.id, person="dora", origin=WEB)
+    undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB))
     harness.run_queued_work()
     with pytest.raises(InvalidRequestError, match="an undo"):
         make_counter_proposal(harness, undo, value="dim")

@@ -7,7 +7,7 @@ import pytest
 
 from bot.db import locks, outbox, runs, search
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries.pending import describe_expiry_before_freeze_ends
 from bot.queries.run_view import AllowedActions, Viewer, build_run_view
@@ -19,9 +19,7 @@ LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 
 
 def _plan(harness: Harness, person: str = "dora", reason: str = "") -> Run:
-    run = harness.service.request_run(
-        LAMP_ON, person=person, origin=WEB, reason=reason, plan_only=True
-    )
+    run = harness.service.request_run(LAMP_ON, RequestTerms(person, WEB, reason, plan_only=True))
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -133,7 +131,7 @@ class TestPlan:
     def test_plan_of_a_check_is_rejected(self, harness: Harness):
         with pytest.raises(InvalidRequestError, match="only reads, so it has no plan"):
             harness.service.request_run(
-                ShowSwitches(host="lb1"), person="dora", origin=WEB, plan_only=True
+                ShowSwitches(host="lb1"), RequestTerms("dora", WEB, plan_only=True)
             )
 
     def test_plan_whose_request_is_not_in_the_log_is_refused_at_the_gate(
@@ -166,7 +164,7 @@ def test_plan_of_several_hosts_is_requested_as_one(db_harness: Harness):
     harness = db_harness
     both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
     parent = harness.service.request_on_hosts(
-        both, host_pattern="lb*", person="dora", origin=WEB, plan_only=True
+        both, RequestTerms("dora", WEB, plan_only=True), host_pattern="lb*"
     )
     harness.run_queued_work()
     planned = harness.get_run(parent.id)
@@ -190,7 +188,7 @@ def test_plan_of_a_schedule_is_requested(harness: Harness):
 
 def test_plan_of_an_undo_is_requested(harness: Harness):
     done = harness.approve(harness.request(LAMP_ON))
-    undo = harness.service.request_undo(done.id, person="dora", origin=WEB, plan_only=True)
+    undo = harness.service.request_undo(done.id, RequestTerms("dora", WEB, plan_only=True))
     harness.run_queued_work()
     assert harness.get_run(undo.id).state is State.PLANNED
     harness.approve(_request(harness, harness.get_run(undo.id)))

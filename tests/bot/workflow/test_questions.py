@@ -12,7 +12,7 @@ from bot.db.runs import NoSuchRun
 from bot.model.agents import AgentOrigin
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import Redactor
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.queries.questions import Discussion, get_answerer, get_discussion, read_discussion
 from bot.queries.run_timeline import build_run_events
@@ -154,7 +154,7 @@ def test_an_approver_who_may_not_view_the_run_is_not_assigned(tmp_path: Path) ->
 
 def test_a_child_run_is_discussed_with_its_parent(harness: Harness) -> None:
     both = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    parent = harness.service.request_on_hosts(both, host_pattern="lb*", person="dora", origin=WEB)
+    parent = harness.service.request_on_hosts(both, RequestTerms("dora", WEB), host_pattern="lb*")
     harness.run_queued_work()
     with pytest.raises(InvalidRequestError, match=f"belongs to run {parent.id}"):
         harness.service.ask_question(parent.id + 1, person="olga", text="why?")

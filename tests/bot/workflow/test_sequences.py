@@ -16,7 +16,7 @@ from bot.audit import change_log
 from bot.db import runs, schedules, tables
 from bot.features.rebuild.actions import RebuildActions
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import RequestOrigin, Run, State
+from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.sequence import UndoSelection
 from connectors.errors import CommandError
@@ -49,7 +49,7 @@ def keep(harness: Harness, name: str, value: str, *, host: str = "lb1") -> Run:
 
 def rebuild(harness: Harness, new_host: str = "lb2", person: str = "dora") -> Run:
     run = harness.service.bind(RebuildActions).request_rebuild(
-        "lb1", new_host=new_host, person=person, origin=WEB
+        "lb1", RequestTerms(person, WEB), new_host=new_host
     )
     harness.run_queued_work()
     return harness.get_run(run.id)
@@ -120,7 +120,7 @@ def test_change_of_a_rebuild_without_effect_is_noted_in_the_plan(pair: Harness):
 def test_rebuild_skips_undone_changes_and_changes_without_a_lasting_value(pair: Harness):
     last = keep(pair, "lamp", "dim")
     pair.approve(pair.request(SetSwitch(host="lb1", name="fan", value="off")))
-    undo = pair.service.request_undo(last.id, person="dora", origin=WEB)
+    undo = pair.service.request_undo(last.id, RequestTerms("dora", WEB))
     pair.run_queued_work()
     pair.approve(pair.get_run(undo.id))
     left_out = pair.service.bind(RebuildActions).read_rebuild("lb1", view_rights=None)
@@ -136,7 +136,7 @@ def test_rebuild_skips_undone_changes_and_changes_without_a_lasting_value(pair: 
 def test_rebuild_follows_a_second_undo_of_the_same_run(pair: Harness):
     first = keep(pair, "lamp", "dim")
     for again in (True, False):
-        undo = pair.service.request_undo(first.id, person="olga", origin=WEB)
+        undo = pair.service.request_undo(first.id, RequestTerms("olga", WEB))
         pair.run_queued_work()
         assert pair.get_run(undo.id).state is State.SUCCEEDED
         if again:
@@ -169,11 +169,11 @@ def test_rebuild_lists_what_keyturn_does_not_know(pair: Harness):
 def test_rebuild_needs_a_known_value_and_a_known_host(pair: Harness):
     with pytest.raises(InvalidRequestError, match="no value that Keyturn has set on lb2 is known"):
         pair.service.bind(RebuildActions).request_rebuild(
-            "lb2", new_host="lb1", person="dora", origin=WEB
+            "lb2", RequestTerms("dora", WEB), new_host="lb1"
         )
     with pytest.raises(InvalidRequestError, match="lb9"):
         pair.service.bind(RebuildActions).request_rebuild(
-            "lb1", new_host="lb9", person="dora", origin=WEB
+            "lb1", RequestTerms("dora", WEB), new_host="lb9"
         )
 
 
@@ -316,7 +316,7 @@ def test_rebuild_with_a_partial_view_leaves_out_what_a_hidden_run_has_set_last(
 
 def test_rebuild_with_a_partial_view_follows_a_hidden_undo(partial_view: Harness):
     dimmed = keep(partial_view, "lamp", "dim")
-    undo = partial_view.service.request_undo(dimmed.id, person="adam", origin=WEB)
+    undo = partial_view.service.request_undo(dimmed.id, RequestTerms("adam", WEB))
     partial_view.run_queued_work()
     assert partial_view.get_run(undo.id).state is State.SUCCEEDED
     assert "toy keep lb2 lamp on" in rebuild(partial_view).values.values()
@@ -354,7 +354,7 @@ def test_undo_of_many_with_a_partial_view_leaves_out_what_a_hidden_run_has_set_l
 
 def undo_person(harness: Harness, by: str = "olga", *, area: str = "", since: int = 1) -> Run:
     selection = UndoSelection(person="dora", since=since, area=area)
-    run = harness.service.request_undo_of_selection(selection, person=by, origin=WEB)
+    run = harness.service.request_undo_of_selection(selection, RequestTerms(by, WEB))
     harness.run_queued_work()
     return harness.get_run(run.id)
 
@@ -394,7 +394,7 @@ def test_undo_of_a_value_that_changed_outside_names_the_change(pair: Harness):
     with pair.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(next_at=0))
     read_due_keys(pair.service)
-    run = pair.service.request_undo(1, person="dora", origin=WEB)
+    run = pair.service.request_undo(1, RequestTerms("dora", WEB))
     pair.run_queued_work()
     ended = pair.get_run(run.id)
     assert ended.state is State.NO_CHANGES
@@ -405,7 +405,7 @@ def test_undo_of_a_value_that_changed_outside_names_the_change(pair: Harness):
 def test_undo_of_one_person_names_irreversible_changes_and_skips_them(pair: Harness):
     broken = pair.approve(pair.request(BreakSwitch(host="lb1", name="pump")))
     run = pair.service.request_undo_of_selection(
-        UndoSelection(person="dora", since=1), person="dora", origin=WEB
+        UndoSelection(person="dora", since=1), RequestTerms("dora", WEB)
     )
     left_out = f"run {broken.id}, toy break lb1 pump: irreversible"
     assert run.values["not undone"] == str(broken.id)
@@ -417,13 +417,13 @@ def test_undo_of_one_person_names_irreversible_changes_and_skips_them(pair: Harn
 
 def test_undo_of_a_rebuild_is_one_request(pair: Harness):
     rebuilt = pair.approve(rebuild(pair))
-    run = pair.service.request_undo(rebuilt.id, person="olga", origin=WEB)
+    run = pair.service.request_undo(rebuilt.id, RequestTerms("olga", WEB))
     pair.run_queued_work()
     ended = pair.get_run(run.id)
     assert ended.state is State.SUCCEEDED
     assert pair.fleet.hosts["lb2"] == dict.fromkeys(NAMES, "off")
     with pytest.raises(InvalidRequestError, match="is an undo"):
-        pair.service.request_undo(run.id, person="olga", origin=WEB)
+        pair.service.request_undo(run.id, RequestTerms("olga", WEB))
 
 
 def test_undo_of_changes_in_several_areas_asks_for_one_area(pair: Harness):
@@ -448,7 +448,7 @@ def test_undo_of_a_schedule_reverts_its_last_due_time(pair: Harness):
     fire_due_schedules(pair)
     assert pair.fleet.hosts["lb1"]["lamp"] == "dim"
     run = pair.service.request_undo_of_selection(
-        UndoSelection(schedule=schedule.id), person="olga", origin=WEB
+        UndoSelection(schedule=schedule.id), RequestTerms("olga", WEB)
     )
     pair.run_queued_work()
     assert run.title == f"undo of schedule {schedule.id}, last due time"
@@ -459,11 +459,11 @@ def test_undo_of_a_schedule_reverts_its_last_due_time(pair: Harness):
 def test_undo_of_an_api_token_reverts_only_its_changes(pair: Harness):
     token = RequestOrigin("api", user="kt_abc")
     dimmed = KeepSwitch(host="lb1", name="lamp", value="dim")
-    asked = pair.service.request_run(dimmed, person="dora", origin=token)
+    asked = pair.service.request_run(dimmed, RequestTerms("dora", token))
     pair.run_queued_work()
     pair.approve(pair.get_run(asked.id))
     run = pair.service.request_undo_of_selection(
-        UndoSelection(token="kt_abc", since=1), person="olga", origin=WEB
+        UndoSelection(token="kt_abc", since=1), RequestTerms("olga", WEB)
     )
     pair.run_queued_work()
     assert run.title.startswith("undo of changes with token kt_abc since ")
@@ -474,7 +474,7 @@ def test_undo_of_an_api_token_reverts_only_its_changes(pair: Harness):
 def test_undo_of_a_selection_needs_a_person_and_a_time(pair: Harness):
     with pytest.raises(InvalidRequestError, match="name a person or a token, and since when"):
         pair.service.request_undo_of_selection(
-            UndoSelection(person="dora"), person="dora", origin=WEB
+            UndoSelection(person="dora"), RequestTerms("dora", WEB)
         )
 
 
@@ -514,7 +514,7 @@ def test_rebuilt_host_equals_the_first_after_a_random_history(
 def undo_at_random(harness: Harness, kind: str, run: Run) -> None:
     """Undo a run, or it and everything after it."""
     if kind == "undo":
-        harness.service.request_undo(run.id, person="olga", origin=WEB)
+        harness.service.request_undo(run.id, RequestTerms("olga", WEB))
     else:
         with contextlib.suppress(InvalidRequestError):
             undo_person(harness, since=run.started_at or 1)

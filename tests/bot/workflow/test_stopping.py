@@ -9,7 +9,7 @@ from bot.audit import change_log, evidence
 from bot.db import locks, runs, stops
 from bot.db.database import Database, Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
-from bot.model.run import Run, State, StepState
+from bot.model.run import RequestTerms, Run, State, StepState
 from bot.queries import stop_reasons
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.service import KeyturnService
@@ -81,7 +81,7 @@ class TestStopRun:
         harness.fleet.after_send = lambda _host, _words: _forge_stop(harness)
         harness.approve(harness.request(ALL_ON))
         harness.fleet.after_send = lambda _host, _words: None
-        undo = harness.service.request_undo(1, person="dora", origin=WEB)
+        undo = harness.service.request_undo(1, RequestTerms("dora", WEB))
         harness.run_queued_work()
         assert harness.approve(harness.get_run(undo.id)).state is State.SUCCEEDED
         assert harness.fleet.sent[-1] == ("lb1", "set fan off")
@@ -138,7 +138,7 @@ class TestStopParentRun:
         harness.fleet.hosts = {name: {"lamp": "off"} for name in ("lb1", "lb2")}
         requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
         whole = harness.service.request_on_hosts(
-            requests, host_pattern="lb*", person="dora", origin=WEB
+            requests, RequestTerms("dora", WEB), host_pattern="lb*"
         )
         harness.run_queued_work()
         return whole.id
@@ -208,7 +208,7 @@ class TestStopAll:
     def test_stop_all_stops_runs_that_are_not_planned_yet(
         self, harness: Harness, other: KeyturnService
     ):
-        run = harness.service.request_run(LAMP_ON, person="dora", origin=WEB)
+        run = harness.service.request_run(LAMP_ON, RequestTerms("dora", WEB))
         other.stop_everything(person="", reason="something is wrong")
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.STOPPED
@@ -316,10 +316,10 @@ class TestBans:
 
     def test_banned_person_cannot_request_approve_or_stop(self, harness: Harness):
         service = _build_service_without_banned(harness)
-        waiting = service.request_run(LAMP_ON, person="dora", origin=WEB)
+        waiting = service.request_run(LAMP_ON, RequestTerms("dora", WEB))
         harness.run_queued_work()
         service.ban_person("olga", banned_by="adam", reason="the account is taken over")
-        assert service.request_run(LAMP_ON, person="olga", origin=WEB).state is State.REFUSED
+        assert service.request_run(LAMP_ON, RequestTerms("olga", WEB)).state is State.REFUSED
         with pytest.raises(NotAllowed):
             service.approve_run(
                 waiting.id, person="olga", digest=harness.get_run(waiting.id).digest

@@ -16,7 +16,7 @@ from bot.features.drift.rows import DriftKey, NoSuchKeyError
 from bot.model.approvals import ApprovalRequirements
 from bot.model.drift_state import DriftState
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
 from connectors.errors import UnreachableError
@@ -185,7 +185,7 @@ def test_new_run_replaces_the_watched_value_of_the_same_key(db_harness: Harness)
 
 def test_undo_ends_the_drift_readings_of_its_value(db_harness: Harness):
     run = run_keep_switch(db_harness)
-    undo = db_harness.service.request_undo(run.id, person="dora", origin=WEB)
+    undo = db_harness.service.request_undo(run.id, RequestTerms("dora", WEB))
     db_harness.run_queued_work()
     assert db_harness.approve(db_harness.get_run(undo.id)).state is State.SUCCEEDED
     assert list_keys(db_harness) == []
@@ -283,7 +283,7 @@ def test_adopted_drift_value_is_as_set_until_it_changes_again(db_harness: Harnes
     assert len(db_harness.fleet.sent) == sent
     assert read_keys_now(db_harness).state is AS_SET
     with pytest.raises(InvalidRequestError, match="adopted value"):
-        actions.restore_value(number, person="dora", origin=WEB)
+        actions.restore_value(number, RequestTerms("dora", WEB))
     with pytest.raises(TooLate, match="nothing to adopt"):
         actions.adopt_value(number, person="olga", reason="again")
     # The run's own value is not the adopted one.
@@ -364,7 +364,7 @@ def test_restore_of_a_drifted_value_requests_the_same_change_again(db_harness: H
     run = run_keep_switch(db_harness)
     number = change_by_hand(db_harness).id
     again = db_harness.service.bind(DriftActions).restore_value(
-        number, person="dora", origin=WEB, reason="back to it"
+        number, RequestTerms("dora", WEB, "back to it")
     )
     db_harness.run_queued_work()
     again = db_harness.get_run(again.id)

@@ -15,7 +15,7 @@ from bot.features.erasure.actions import ErasureActions
 from bot.features.erasure.readings import preview_erasure
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import MARK
-from bot.model.run import Run
+from bot.model.run import RequestTerms, Run
 from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch, ShowSwitches
@@ -252,7 +252,7 @@ def test_check_is_found_by_its_summary_before_and_after_erasure(
 def test_output_of_a_check_of_several_areas_is_erased_by_an_owner_of_all(harness: Harness):
     harness.fleet.hosts |= {"lb2": {"lamp": "off"}, "web1": {"lamp": "on"}}
     requests = [ShowSwitches(host=name) for name in ("lb1", "lb2", "web1")]
-    run = harness.service.request_on_hosts(requests, host_pattern="*", person="dora", origin=WEB)
+    run = harness.service.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="*")
     harness.run_queued_work()
     erasing = harness.service.bind(ErasureActions)
     erasing.request_erasure(run.id, person="dora", reason="it names a customer", source="web")

@@ -9,7 +9,7 @@ import pytest
 from bot.audit import change_log
 from bot.db import break_glass, locks
 from bot.model.errors import NotAllowed
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.service import KeyturnService
 from tests.bot.clock import MINUTE, Clock
@@ -168,9 +168,8 @@ def test_request_of_the_person_on_duty_for_several_hosts_needs_one_review(duties
         harness.fleet.hosts[host] = {"fan": "off", "lamp": "off"}
     run = harness.service.request_on_hosts(
         [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")],
+        RequestTerms("dora", WEB),
         host_pattern="lb*",
-        person="dora",
-        origin=WEB,
     )
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.SUCCEEDED
