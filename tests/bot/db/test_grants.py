@@ -170,7 +170,7 @@ def request_twenty_runs(harness: Harness) -> list[State]:
         thread.start()
     for thread in threads:
         thread.join()
-    # PostgreSQL ends a long wait for a lock: on a busy machine such a run goes on when it is woken.
+    # PostgreSQL ends a long wait for a lock: on a busy machine such a run goes on when woken.
     harness.service.wake_stalled_runs()
     harness.run_queued_work()
     return [harness.get_run(number).state for number in numbers]
