@@ -35,38 +35,28 @@ from bot.slack.home import HomeTabs
 from bot.slack.identity import IdentityService
 from bot.slack.modals import RequestForms
 from bot.slack.payloads import Body, ButtonClick
-from bot.slack.run_forms import (
-    DECISION,
+from bot.slack.run_buttons import (
+    COMMANDS,
+    DECISIONS,
     DISCARD,
-    PLAN,
-    REASON,
+    RESUBMIT,
     REVIEW_PLAN,
     SUBMIT,
+    UNDO,
+    Decision,
+)
+from bot.slack.run_forms import (
+    DECISION,
+    PLAN,
+    REASON,
     PendingPlan,
     RunForms,
     render_plan_message,
     render_reading,
 )
-from bot.slack.run_message import (
-    ACCEPT,
-    ANSWER,
-    APPROVE,
-    APPROVE_WITH_REASON,
-    COMMANDS,
-    DENY,
-    QUESTION,
-    REASSIGN,
-    REPLAN,
-    RESUBMIT,
-    STOP,
-    UNDO,
-    WITHDRAW,
-)
 from bot.slack.run_posts import CARD, COPY, REMARK
 from connectors.errors import DomainError
 
-# They open a form for a text.
-_FORM_ACTIONS = (DENY, APPROVE_WITH_REASON, QUESTION, ANSWER, REASSIGN)
 _BUTTON_VALUE_PATTERN = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
 
 
@@ -98,16 +88,9 @@ class DecisionHandler:
             NoSuchRun: there is no run of that number.
         """
         number, digest = self.check_click(click)
-        if click.action == ACCEPT:
-            return self._service.accept_proposal(number, person=person, digest=digest)
-        if click.action == WITHDRAW:
-            return self._service.withdraw_run(number, person=person)
-        if click.action == APPROVE:
-            return self._service.approve_run(number, person=person, digest=digest)
-        if click.action == REPLAN:
-            origin = RequestOrigin("slack", click.channel, click.account.user)
-            return self._service.replan_run(number, person=person, origin=origin)
-        return self._service.stop_run(number, person=person)
+        origin = RequestOrigin("slack", click.channel, click.account.user)
+        decision = Decision(number, digest, person, origin)
+        return DECISIONS[click.action].decide(self._service, decision)
 
     def check_click(self, click: ButtonClick) -> tuple[int, str]:
         """Return run and digest of a button, if its card shows the current plan.
@@ -190,12 +173,12 @@ class SlackListeners:
         """Register all listeners with Bolt."""
         for command in _COMMANDS:
             app.command(command)(self.on_command)
-        for action in (APPROVE, ACCEPT, WITHDRAW, REPLAN, STOP):
-            app.action(action)(self.on_click)
-        for action in (*_FORM_ACTIONS, UNDO, COMMANDS, SUBMIT, DISCARD, REVIEW_PLAN):
-            app.action(action)(self.on_run_button)
-        app.action(_FORM_BUTTON_PATTERN)(self.on_form_button)
-        app.action(RESUBMIT)(self.on_form_button)
+        for decision in DECISIONS.values():
+            app.action(decision.id)(self.on_run_button if decision.form else self.on_click)
+        for opener in (UNDO, COMMANDS, SUBMIT, DISCARD, REVIEW_PLAN):
+            app.action(opener.id)(self.on_run_button)
+        for opens_form in (_FORM_BUTTON_PATTERN, RESUBMIT.id):
+            app.action(opens_form)(self.on_form_button)
         for action in (modals.HOST, modals.VALUE):
             app.action(action)(self.on_choice)
             app.options(action)(self.on_options_request)
@@ -291,19 +274,19 @@ class SlackListeners:
 
     async def _answer_run_button(self, click: payloads.ButtonClick) -> None:
         person = await self._identity.get_person(click.account)
-        if click.action in _FORM_ACTIONS:
+        if click.action in DECISIONS:
             await self._open_decision(click, person.id)
             return
         channel = click.channel or await self._sender.open_conversation(click.account.user)
         origin = RequestOrigin("slack", channel, click.account.user)
-        if click.action in {SUBMIT, DISCARD}:
+        if click.action in {SUBMIT.id, DISCARD.id}:
             await self._answer_plan_button(click, person=person.id, origin=origin)
             return
         number, _ = parse_button_value(click)
         forms, trigger_id = self._run_forms, click.trigger_id
-        if click.action == COMMANDS:
+        if click.action == COMMANDS.id:
             opening = forms.open_commands(trigger_id, number, person=person.id)
-        elif click.action == UNDO:
+        elif click.action == UNDO.id:
             opening = forms.open_undo(trigger_id, number, person=person.id, origin=origin)
         else:
             opening = forms.open_plan(trigger_id, number, person=person.id, channel=channel)
@@ -315,7 +298,7 @@ class SlackListeners:
         try:
             is_open = await self._run_forms.open_decision(
                 click.trigger_id,
-                click.action,
+                DECISIONS[click.action],
                 lambda: self._decisions.check_click(click),
                 person=person,
             )
@@ -330,7 +313,7 @@ class SlackListeners:
     ) -> None:
         """Request or discard a plan, and replace the message that shows it by what happened."""
         number, digest = parse_button_value(click)
-        if click.action == DISCARD:
+        if click.action == DISCARD.id:
             answer = await threads.run_in_answer_thread(
                 self._run_forms.discard_plan, number, person=person
             )
@@ -583,7 +566,7 @@ class SlackListeners:
         self, click: payloads.ButtonClick, person: str
     ) -> RequestedForm | None:
         """Return the form that a button refers to; None for the choice of all runbooks."""
-        if click.action == RESUBMIT:
+        if click.action == RESUBMIT.id:
             return self._commands.get_resubmit_form(click.value, person=person)
         if click.value == replies.ANY_RUNBOOK:
             return None

@@ -36,9 +36,9 @@ from bot.slack.blocks import (
 )
 from bot.slack.client import CALL_ERRORS, MessageSender, get_error_cause, get_retry_seconds
 from bot.slack.replies import ANY_RUNBOOK, COMMAND, FORM_ACTION
+from bot.slack.run_buttons import ANSWER, DISCARD, REVIEW_PLAN
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
-from bot.slack.run_forms import DISCARD, REVIEW_PLAN
-from bot.slack.run_message import build_answer_button, render_card
+from bot.slack.run_message import render_card
 from bot.slack.threads import write_or_log
 
 # A Home holds a hundred blocks, and a card up to a dozen.
@@ -119,14 +119,9 @@ def _render_unrequested(content: HomeContent) -> list[Block]:
         if run.state is State.COUNTER_PROPOSED:
             blocks += [*_render_card_blocks(run_view), _DIVIDER]
             continue
-        value = f"{run.id}:{run.short_digest}"
-        review = button(
-            "Review plan", action=REVIEW_PLAN, value=value, label=f"Review plan {run.id}"
-        )
-        discard = button("Discard", action=DISCARD, value=value, label=f"Discard plan {run.id}")
         blocks += [
             paragraph(*_render_run(run, content)),
-            actions(f"plan-{run.id}", review, discard),
+            actions(f"plan-{run.id}", REVIEW_PLAN.build(run), DISCARD.build(run)),
         ]
     return blocks
 
@@ -140,7 +135,7 @@ def _render_question(run_view: SlackRunView, content: HomeContent) -> list[Block
             rich_text_section(bold(f"{name} {question.verb}:")),
             quote(shorten_text(question.text, 300)),
         ),
-        actions(f"question-{run_view.run.id}", build_answer_button(run_view.run)),
+        actions(f"question-{run_view.run.id}", ANSWER.build(run_view.run)),
     ]
 
 

@@ -1,7 +1,7 @@
 """Modals about one run: its plan before it is requested, its commands, and a reason to decide."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from bot.model.text import format_count, format_sentence
 from bot.policy import Person
 from bot.queries.run_view import RunView
 from bot.service import KeyturnService
-from bot.slack import threads
+from bot.slack import run_buttons, threads
 from bot.slack.blocks import (
     Block,
     Element,
@@ -20,7 +20,6 @@ from bot.slack.blocks import (
     View,
     actions,
     bold,
-    button,
     context,
     escape_mrkdwn,
     format_date,
@@ -35,13 +34,9 @@ from bot.slack.blocks import (
 )
 from bot.slack.payloads import ViewState
 from bot.slack.replies import build_outcome_reply, build_text_reply
+from bot.slack.run_buttons import Decision, RunButton, TextForm
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_message import (
-    ANSWER,
-    APPROVE_WITH_REASON,
-    DENY,
-    QUESTION,
-    REASSIGN,
     TOO_LONG,
     build_irreversible_dialog,
     can_show_plan,
@@ -53,11 +48,6 @@ from bot.slack.views import Views, render_loading, render_notice
 
 # Ids of callbacks and of the reason's block.
 DECISION, PLAN, REASON = "decision", "plan", "because"
-# Buttons of a plan in a message.
-SUBMIT, DISCARD = "submit", "discard"
-# The button that opens a plan.
-REVIEW_PLAN = "review-plan"
-
 _VALUE = "form-value"
 # The block of the approver.
 ASSIGNEE = "assignee"
@@ -114,10 +104,8 @@ def render_plan_message(run_view: SlackRunView) -> Message:
         return build_outcome_reply(run)
     blocks = _render_plan_blocks(run_view)
     if can_be_requested_here(run):
-        value = f"{run.id}:{run.short_digest}"
-        label = _get_submit_label(run_view.view)
-        submit = button(label, action=SUBMIT, value=value, label=f"{label}: {run.title}")
-        discard = button("Discard", action=DISCARD, value=value, label=f"Discard plan {run.id}")
+        submit = run_buttons.SUBMIT.build(run, text=_get_submit_label(run_view.view))
+        discard = run_buttons.DISCARD.build(run)
         blocks.append(actions(f"plan-{run.id}", submit | {"style": "primary"}, discard))
     return Message(format_notification(f"Plan: {run.title}"), blocks)
 
@@ -170,33 +158,24 @@ def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
     return blocks
 
 
-# By action: the verb, the label of the text, and who reads it.
-_DECISION_FORMS: Mapping[str, tuple[str, str, str]] = {
-    APPROVE_WITH_REASON: ("Approve", "Reason", "The requester sees this"),
-    DENY: ("Deny", "Reason", "The requester sees this"),
-    QUESTION: ("Ask", "Question", "The requester is notified, and the run stays pending"),
-    ANSWER: ("Answer", "Answer", "Approvers see this"),
-    REASSIGN: ("Reassign", "Reason", "The approver sees this"),
-}
-
-
-def _render_decision(run: Run, digest: str, action: str, assignees: Sequence[Person] = ()) -> View:
+def _render_decision(
+    run: Run, digest: str, decision: RunButton, assignees: Sequence[Person]
+) -> View:
     """Render the form for the text of a decision, a question, an answer or a reassignment."""
-    verb, label, seen_by = _DECISION_FORMS[action]
-    text = reason_input(REASON, _VALUE, seen_by=seen_by, label=label)
+    form, verb = decision.form or TextForm(decision.text), decision.text.rstrip("…")
+    text = reason_input(REASON, _VALUE, seen_by=form.seen_by, label=form.label)
     blocks: list[Block] = [
         paragraph(bold(run.title), f" – plan {run.short_digest}"),
-        *([_build_assignee_input(assignees)] if action == REASSIGN else []),
-        text | ({"optional": True} if action == REASSIGN else {}),
+        *([_build_assignee_input(assignees)] if form.asks_assignee else []),
+        text | ({"optional": True} if form.asks_assignee else {}),
     ]
-    if action == APPROVE_WITH_REASON and run.plan and not run.plan.is_reversible:
+    if decision is run_buttons.APPROVE_WITH_REASON and run.plan and not run.plan.is_reversible:
         dialog = build_irreversible_dialog(run.plan, yes=verb)
         text = dialog["text"]["text"]
         blocks.insert(1, paragraph(bold(text)))
-    metadata = {"run": str(run.id), "digest": digest, "action": action}
-    about = "about " if action in {QUESTION, ANSWER} else ""
+    metadata = {"run": str(run.id), "digest": digest, "action": decision.id}
     return modal(
-        f"{verb} {about}run {run.id}", blocks, callback=DECISION, submit=verb, metadata=metadata
+        f"{form.title} run {run.id}", blocks, callback=DECISION, submit=verb, metadata=metadata
     )
 
 
@@ -228,7 +207,7 @@ class RunForms:
     async def open_decision(
         self,
         trigger_id: str,
-        action: str,
+        decision: RunButton,
         check_click: Callable[[], tuple[int, str]],
         *,
         person: str,
@@ -238,30 +217,25 @@ class RunForms:
         def build_view() -> View:
             number, digest = check_click()
             run = self._get_run_view(number, person).run
-            if action != REASSIGN:
-                return _render_decision(run, digest, action)
-            with self._database.reading(self._view_builder.get_view_rights(person)) as tx:
-                assignees = self._view_builder.list_assignees(tx, number, person)
-            return _render_decision(run, digest, action, assignees)
+            assignees: Sequence[Person] = ()
+            if decision.form and decision.form.asks_assignee:
+                with self._database.reading(self._view_builder.get_view_rights(person)) as tx:
+                    assignees = self._view_builder.list_assignees(tx, number, person)
+            return _render_decision(run, digest, decision, assignees)
 
         return await self._views.open_view(trigger_id, build_view)
 
     def submit_decision(self, shown: ViewState, *, person: str) -> FormErrors:
         """Do what the form of a decision contains; return no errors."""
-        number, digest = int(shown.metadata["run"]), shown.metadata["digest"]
-        reason = shown.values.get(REASON, "")
-        match shown.metadata["action"]:
-            case "approve-reason":
-                self._service.approve_run(number, person=person, digest=digest, reason=reason)
-            case "question":
-                self._service.ask_question(number, person=person, text=reason)
-            case "answer":
-                self._service.answer_question(number, person=person, text=reason)
-            case "reassign":
-                assignee = shown.values.get(ASSIGNEE, "")
-                self._service.reassign_run(number, person=person, assignee=assignee, reason=reason)
-            case _:
-                self._service.deny_run(number, person=person, reason=reason)
+        decision = Decision(
+            int(shown.metadata["run"]),
+            shown.metadata["digest"],
+            person,
+            RequestOrigin("slack", user=shown.account.user),
+            shown.values.get(REASON, ""),
+            shown.values.get(ASSIGNEE, ""),
+        )
+        run_buttons.DECISIONS[shown.metadata["action"]].decide(self._service, decision)
         return {}
 
     async def open_commands(self, trigger_id: str, number: int, *, person: str) -> bool:

@@ -16,6 +16,7 @@ from bot.model.text import align_rows, escape_control, escape_to_one_line, forma
 from bot.queries.pending import CounterProposal
 from bot.queries.questions import Remark, get_answerer
 from bot.queries.schedule_details import ScheduleDetails
+from bot.slack import run_buttons
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     MAX_HEADER_LENGTH,
@@ -26,7 +27,6 @@ from bot.slack.blocks import (
     actions,
     bold,
     bullet_list,
-    button,
     code,
     confirm_dialog,
     context,
@@ -207,14 +207,6 @@ def _render_findings(findings: Sequence[str]) -> list[Block]:
     return [bullet_list(*items)]
 
 
-APPROVE, ACCEPT, WITHDRAW, REPLAN, STOP = "approve", "accept", "withdraw", "replan", "stop"
-# They open a form for a reason, a question, an answer or an approver.
-DENY, APPROVE_WITH_REASON = "deny", "approve-reason"
-QUESTION, ANSWER, REASSIGN = "question", "answer", "reassign"
-# They open the plan of the undo, and the commands of a run.
-UNDO, COMMANDS = "undo", "commands"
-# Opens the form of a failed or refused run, with its values.
-RESUBMIT = "again"
 _RESUBMITTABLE_STATES = frozenset(
     {
         State.FAILED,
@@ -314,7 +306,7 @@ def render_remark(run_view: SlackRunView, remark: Remark) -> Message:
     blocks = [rich_text(rich_text_section(*head), quote(remark.text))]
     is_open = run_view.discussion.has_open_question and run.state is State.PENDING
     if is_open and not remark.is_answer:
-        blocks.append(actions(f"remark-{remark.entry_number}", build_answer_button(run)))
+        blocks.append(actions(f"remark-{remark.entry_number}", run_buttons.ANSWER.build(run)))
     return Message(format_notification(f"{title}: {remark.text}"), blocks)
 
 
@@ -549,50 +541,38 @@ def _build_buttons(run_view: SlackRunView) -> list[Element]:
         return _build_decision_buttons(run, is_asked=run_view.discussion.has_open_question)
     buttons: list[Element] = []
     if run.state is State.QUEUED:
-        buttons.append(_build_button(run, "Withdraw", WITHDRAW))
+        buttons.append(run_buttons.WITHDRAW.build(run))
     if run.state in _STOPPABLE_STATES and run.plan:
         text = "Nothing more is sent for this run. A step under way ends first."
         dialog = confirm_dialog(f"Stop run {run.id}?", text, yes="Stop")
-        buttons.append(_build_button(run, "Stop", STOP) | {"confirm": dialog})
+        buttons.append(run_buttons.STOP.build(run) | {"confirm": dialog})
     if run.state is State.SUCCEEDED and _has_undo(run_view):
-        buttons.append(_build_button(run, "Undo…", UNDO))
+        buttons.append(run_buttons.UNDO.build(run))
     if run.is_ended and run.plan and resubmit.can_be_planned_again(run):
-        buttons.append(_build_button(run, "Re-plan", REPLAN))
+        buttons.append(run_buttons.REPLAN.build(run))
     if run.state in _RESUBMITTABLE_STATES and not resubmit.get_resubmit_refusal(run):
-        label = f"Request run {run.id} again: {run.title}"
-        buttons.append(button("Request again", action=RESUBMIT, value=str(run.id), label=label))
+        buttons.append(run_buttons.RESUBMIT.build(run, value=str(run.id)))
     # The steps of a schedule were what it would have done when it was requested.
     if run.step_count and run.timing is None and run.state is not State.NO_CHANGES:
-        buttons.append(_build_button(run, "Show commands", COMMANDS))
+        buttons.append(run_buttons.COMMANDS.build(run))
     return buttons
 
 
 def _build_decision_buttons(run: Run, *, is_asked: bool) -> list[Element]:
     """Return the buttons of a run that waits for people: the card shows all its commands."""
-    withdraw = _build_button(run, "Withdraw", WITHDRAW)
+    withdraw = run_buttons.WITHDRAW.build(run)
     if run.state is State.PENDING:
         return [
             *_build_approve_button(run),
-            _build_button(run, "Deny…", DENY),
-            _build_button(run, "Ask…", QUESTION, spoken="Ask about"),
-            *([build_answer_button(run)] if is_asked else []),
-            _build_button(run, "Reassign…", REASSIGN),
+            run_buttons.DENY.build(run),
+            run_buttons.QUESTION.build(run),
+            *([run_buttons.ANSWER.build(run)] if is_asked else []),
+            run_buttons.REASSIGN.build(run),
             withdraw,
         ]
     if run.state is State.COUNTER_PROPOSED and run.plan is not None and can_show_plan(run.plan):
-        return [_build_button(run, "Accept", ACCEPT) | {"style": "primary"}, withdraw]
+        return [run_buttons.ACCEPT.build(run) | {"style": "primary"}, withdraw]
     return [withdraw]
-
-
-def build_answer_button(run: Run) -> Element:
-    """Return the button that opens the form for an answer."""
-    return _build_button(run, "Answer…", ANSWER, spoken="Answer the question about")
-
-
-def _build_button(run: Run, text: str, action: str, *, spoken: str = "") -> Element:
-    """Return a button. spoken: the words before the run for screen readers, if not the text."""
-    label = f"{spoken or text.rstrip('…')} run {run.id}: {run.title}"
-    return button(text, action=action, value=f"{run.id}:{run.short_digest}", label=label)
 
 
 def _build_approve_button(run: Run) -> list[Element]:
@@ -600,8 +580,8 @@ def _build_approve_button(run: Run) -> list[Element]:
         return []
     text = "Approve schedule" if run.timing else "Approve"
     if run.requirements.requires_reason:
-        return [_build_button(run, f"{text}…", APPROVE_WITH_REASON) | {"style": "primary"}]
-    approve = _build_button(run, text, APPROVE) | {"style": "primary"}
+        return [run_buttons.APPROVE_WITH_REASON.build(run, text=f"{text}…") | {"style": "primary"}]
+    approve = run_buttons.APPROVE.build(run, text=text) | {"style": "primary"}
     if not run.plan.is_reversible:
         approve["confirm"] = build_irreversible_dialog(run.plan, yes=text)
     return [approve]

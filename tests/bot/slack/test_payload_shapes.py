@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from bot.slack import modals
-from bot.slack.run_message import APPROVE
+from bot.slack.run_buttons import APPROVE
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import post
 from tests.bot.slack.chat import Chat
@@ -33,7 +33,7 @@ def _view() -> Json:
 
 
 SOUND: dict[str, Json] = {
-    "click": payloads.click(APPROVE, "1 0123456789", "U0OLGA", channel="C0OPS", ts="1.1"),
+    "click": payloads.click(APPROVE.id, "1 0123456789", "U0OLGA", channel="C0OPS", ts="1.1"),
     "submission": payloads.in_view("view_submission", _view(), "U0DORA"),
     "suggestion": payloads.in_view(
         "block_suggestion",
