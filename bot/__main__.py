@@ -27,13 +27,13 @@ from bot.cli.options import json_option
 from bot.cli.own_runbooks import runbook_commands
 from bot.cli.policy import policy_commands
 from bot.cli.runs import COMMANDS as RUNS
-from bot.cli.schedules import schedule_commands
 from bot.cli.sections import EXIT_STATUS_HELP, CommandGroup, KeyturnCommand
 from bot.cli.setup import COMMANDS as SETUP
 from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.terminal import is_quiet
 from bot.cli.tree import tree_commands
 from bot.features import load_checks, load_commands, load_hooks
+from bot.features.schedules.commands import schedule_commands
 
 # Slow modules are imported by the command that needs them, so that `keyturn --help` is fast.
 

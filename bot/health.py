@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.audit import change_log
-from bot.db import host_contacts, leases, procrastinate_queue, schedules, stats
+from bot.db import host_contacts, leases, procrastinate_queue, stats
 from bot.db.database import Database, StoreUnavailable, Transaction
-from bot.db.schedules import ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import ScheduleState
 from bot.model.check_result import (
     CheckResult,
     create_error_result,

@@ -14,14 +14,15 @@ from bot.execution import (
     follow_up,
     leg_claims,
     recovery,
-    schedule_runner,
     stalled_runs,
-    start_schedule,
 )
 from bot.execution.executor import Executor
 from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
+from bot.features.schedules import runner as schedule_runner
+from bot.features.schedules import start as start_schedule
+from bot.features.schedules.actions import ScheduleActions
 from bot.model.run import RefusedBy, RequestOrigin, RequestTerms, Run, State
 from bot.model.sequence import UndoSelection
 from bot.policy import NoPolicyError, PolicySource
@@ -48,7 +49,6 @@ from bot.workflow.enrol_factor import FactorEnrolment
 from bot.workflow.finish import end_run
 from bot.workflow.hooks import NO_WORKFLOW_HOOKS, WorkflowHooks
 from bot.workflow.policy_changes import PolicyRecorder
-from bot.workflow.schedules import ScheduleActions
 from bot.workflow.standing_grants import GrantActions
 from bot.workflow.step_up import StepUpActions
 from bot.workflow.tokens import TokenActions

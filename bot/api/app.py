@@ -9,7 +9,6 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
 from bot.api import (
-    calendar,
     catalogue,
     errors,
     form_options,
@@ -22,13 +21,14 @@ from bot.api import (
     preview,
     progress,
     runs,
-    schedules,
     timeline,
     undo,
 )
 from bot.api.deps import ApiParts
 from bot.api.long_poll import Waiters
 from bot.api.run_event import receive_run_event
+from bot.features.schedules import calendar_routes as calendar
+from bot.features.schedules import routes as schedules
 
 _MODULES = (
     catalogue,

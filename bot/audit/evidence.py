@@ -25,7 +25,7 @@ from bot.auth.sessions import Session
 from bot.db import break_glass, runs, tables
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
-from bot.db.schedules import Schedule
+from bot.features.schedules.rows import Schedule
 from bot.model.canonical import encode_canonical
 from bot.model.run import Decision, Run, State
 

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from bot.audit import change_log, events
 from bot.db import outbox, runs
 from bot.db.database import Transaction
-from bot.execution import gate, leg_readings, start_schedule
+from bot.execution import gate, leg_readings
+from bot.features.schedules import start as start_schedule
 from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.references import refer_to_run

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bot.audit import change_log, events, evidence
-from bot.db import break_glass, leases, locks, priority, runs, schedules, stops
+from bot.db import break_glass, leases, locks, priority, runs, stops
 from bot.db.database import Transaction
 from bot.db.lease_keeper import HeldLease
 from bot.execution import leg_claims
 from bot.execution.intent import StepIntent, record_step_intent
 from bot.execution.planner import RemainingWork, resolve_plan
 from bot.execution.recovery import can_resume
+from bot.features.schedules import approval as schedule_approval
+from bot.features.schedules import rows as schedules
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import RefusedBy, Run, State
 from bot.model.sequence import find_label
@@ -26,7 +28,7 @@ from bot.queries import break_glass_rules, own_runbooks, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.queries.policy_facts import apply_facts
 from bot.queries.policy_result import is_plan_outdated
-from bot.workflow import grant_rules, schedule_approval
+from bot.workflow import grant_rules
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run, release_host_lock
 from bot.workflow.outdated_plans import describe_stale_plan

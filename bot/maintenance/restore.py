@@ -15,9 +15,10 @@ from sqlalchemy import delete, func, select, update
 
 from bot.audit import change_log, events, verification
 from bot.audit.checkpoints import WitnessedCheckpoint
-from bot.db import locks, migrations, outbox, runs, schedules, stops, tables
+from bot.db import locks, migrations, outbox, runs, stops, tables
 from bot.db.database import Database, Transaction
-from bot.db.schedules import FireOutcome, ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import FireOutcome, ScheduleState
 from bot.maintenance import backup, copy_database
 from bot.maintenance.backup import BackupLabel, InvalidBackupError
 from bot.maintenance.copy_database import CopyError

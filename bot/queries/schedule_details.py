@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bot.audit import change_log, events
-from bot.db import schedules
 from bot.db.database import Transaction
-from bot.db.schedules import Schedule, ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import Schedule, ScheduleState
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming

@@ -8,6 +8,7 @@ from bot.audit import change_log, events
 from bot.auth import sessions
 from bot.db import runs, search, search_words, stops
 from bot.db.database import Database
+from bot.features.schedules.chat import ScheduleCommands
 from bot.model import request_form, resubmit, times
 from bot.model.errors import (
     BreakGlassNotNeededError,
@@ -36,7 +37,6 @@ from bot.slack.payloads import SharedLinks
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_forms import PendingPlan, create_pending_plan
 from bot.slack.run_message import render_card
-from bot.slack.schedule_command import ScheduleCommands
 from connectors.command import quote_text
 from connectors.errors import UnknownHostError
 from connectors.inventory import Inventory

@@ -5,10 +5,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.db import home_queue, runs, schedules, search
+from bot.db import home_queue, runs, search
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.home_queue import Home
-from bot.db.schedules import ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import ScheduleState
 from bot.model.agents import get_agent_name
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run, State

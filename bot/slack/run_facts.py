@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bot.audit import change_log
-from bot.db import schedules, view_conditions
+from bot.db import view_conditions
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
+from bot.features.schedules import rows as schedules
 from bot.model.agents import format_requester, get_agent_name
 from bot.model.references import hide_references, list_referenced_runs, show_references
 from bot.model.run import Decision, Run, StepRecord

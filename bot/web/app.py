@@ -7,6 +7,7 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
+from bot.features.schedules import pages as schedules
 from bot.web import (
     access,
     bans,
@@ -29,7 +30,6 @@ from bot.web import (
     run,
     runs,
     saved_views,
-    schedules,
     second_factor,
     sessions,
     site_search,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.db.schedules import FireOutcome, ScheduleState
+from bot.features.schedules.rows import FireOutcome, ScheduleState
 from bot.model.run_states import StatusDisplay, Tone
 from bot.queries.host_status import HostKeyKind, Reachability
 

@@ -2,9 +2,10 @@
 
 from fastapi import APIRouter, Response
 
-from bot.db import break_glass, runs, schedules, search
+from bot.db import break_glass, runs, search
 from bot.db.database import Transaction
-from bot.db.schedules import ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import ScheduleState
 from bot.model.run import Run, State
 from bot.model.times import to_datetime, to_microseconds
 from bot.policy import Policy

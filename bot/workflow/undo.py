@@ -6,8 +6,9 @@ the first of them matters, so one part undoes them all.
 
 from collections.abc import Iterator, Sequence
 
-from bot.db import runs, schedules
+from bot.db import runs
 from bot.db.database import Transaction
+from bot.features.schedules import rows as schedules
 from bot.model.errors import InvalidRequestError
 from bot.model.run import RequestTerms, Run
 from bot.model.sequence import LEFT_OUT, NOT_UNDONE, UNDO, UNDONE_RUNS, UndoSelection

@@ -1,6 +1,7 @@
 """Check the right to view a run or schedule before a person acts on it."""
 
-from bot.db import runs, schedules
+from bot.db import runs
+from bot.features.schedules import rows as schedules
 from bot.workflow.context import WorkflowContext
 
 

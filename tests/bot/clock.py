@@ -6,9 +6,10 @@ from datetime import UTC, datetime
 from sqlalchemy import Connection, update
 
 from bot.audit import change_log, events
-from bot.db import schedules, tables
+from bot.db import tables
 from bot.db.database import Database
-from bot.db.schedules import Fire, FireOutcome, Schedule
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import Fire, FireOutcome, Schedule
 from bot.model.schedule import parse_cron
 from tests.bot.harness import Harness
 

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from bot.audit import change_log, events
 from bot.audit.event_type import UnknownEvent
-from bot.db import break_glass, locks, schedules
+from bot.db import break_glass, locks
 from bot.db.database import Database
 from bot.features.drift import rows as drift
+from bot.features.schedules import rows as schedules
 from bot.model.run import RequestTerms, Run
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey

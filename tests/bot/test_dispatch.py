@@ -13,12 +13,13 @@ from procrastinate.exceptions import ConnectorException
 from procrastinate.manager import JobManager
 from sqlalchemy import insert, text
 
-from bot.db import break_glass, procrastinate_queue, roles, runs, schedules, tables
+from bot.db import break_glass, procrastinate_queue, roles, runs, tables
 from bot.db.database import Database, Transaction
 from bot.execution import procrastinate_worker as crew_module
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher, get_change_queue
 from bot.execution.procrastinate_worker import ProcrastinateWorker
+from bot.features.schedules import rows as schedules
 from bot.model.run import RequestOrigin
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey

@@ -20,10 +20,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bot.db import runs, schedules, search, tables
+from bot.db import runs, search, tables
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.runs import ConcurrentUpdateError
-from bot.db.schedules import FireOutcome
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import FireOutcome
 from bot.model import signing
 from bot.model.errors import TooLate
 from bot.model.run import RequestTerms, State

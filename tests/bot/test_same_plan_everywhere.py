@@ -7,12 +7,12 @@ from html import unescape
 import pytest
 
 from bot.cli.formatting import format_run_details
-from bot.db import schedules
+from bot.features.schedules import approval as schedule_approval
+from bot.features.schedules import rows as schedules
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
-from bot.workflow import schedule_approval
 from runbooks import AnyRunbook
 from tests.bot.api.conftest import create_api_harness
 from tests.bot.harness import WEB, Harness

@@ -12,13 +12,14 @@ import pytest
 import bot
 from bot.audit import change_log, query, timeline
 from bot.audit.event_type import UnknownEvent
-from bot.db import runs, schedules, search, stats, view_conditions
+from bot.db import runs, search, stats, view_conditions
 from bot.db.database import Transaction
 from bot.db.runs import NoSuchRun
 from bot.db.search import RunFilter
 from bot.db.time_counts import get_period
 from bot.execution import planner, questions
 from bot.execution.questions import create_query_function
+from bot.features.schedules import rows as schedules
 from bot.model import request_form
 from bot.model.errors import NotAllowed
 from bot.model.run import Decision, RequestTerms, Run

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.db.schedules import FireOutcome
+from bot.features.schedules.rows import FireOutcome
 from bot.model.run import State
 from tests.bot.model.test_schedule import ZONES
 from tests.chaos.jumping_clock import CLOCK_VARIABLE, list_moments

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from bot.db import break_glass, runs, schedules
+from bot.db import break_glass, runs
 from bot.db.database import Transaction
-from bot.db.schedules import ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import ScheduleState
 from bot.model.times import format_deadline
 from bot.policy import Policy
 from bot.queries.digest import BuildDigest

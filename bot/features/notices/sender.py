@@ -10,13 +10,14 @@ from datetime import timedelta
 
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry, EntryDraft
-from bot.db import break_glass, delegations, runs, schedules
+from bot.db import break_glass, delegations, runs
 from bot.db.database import Database, Transaction
 from bot.db.runs import NoSuchRun
-from bot.db.schedules import ScheduleState
 from bot.feature import ServerContext
 from bot.features.notices.digest import render_digest
 from bot.features.notices.mail_server import MailServer
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import ScheduleState
 from bot.integrations import webhook_queue
 from bot.integrations.safe_http import DeliveryError
 from bot.integrations.webhook_queue import PendingDelivery

@@ -5,7 +5,7 @@ from collections.abc import Generator
 import pytest
 from fastapi.testclient import TestClient
 
-from bot.db import schedules
+from bot.features.schedules import rows as schedules
 from tests.bot.api.conftest import ApiHarness, create_api_harness
 from tests.bot.api.test_routes import QUERY
 from tests.bot.api.test_routes import ROUTES as ALL

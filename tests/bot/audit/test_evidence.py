@@ -12,10 +12,11 @@ from bot.audit import change_log, events, evidence
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.event_type import Event, UnknownEvent
 from bot.audit.key_history import list_vouched_entries
-from bot.db import runs, schedules, tables
+from bot.db import runs, tables
 from bot.db.database import Transaction
 from bot.db.lease_keeper import LeaseKeeper
 from bot.execution import gate
+from bot.features.schedules import rows as schedules
 from bot.model.run import Decision, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey

@@ -12,7 +12,8 @@ from click.testing import CliRunner, Result
 
 from bot.__main__ import main
 from bot.audit import verification
-from bot.db import grants, schedules
+from bot.db import grants
+from bot.features.schedules import rows as schedules
 from bot.model.grant_words import NewGrant
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import load_signing_key

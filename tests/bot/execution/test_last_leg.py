@@ -8,8 +8,9 @@ from sqlalchemy import update
 
 from bot.audit import change_log
 from bot.db import redundancy as rows
-from bot.db import schedules, tables
+from bot.db import tables
 from bot.execution import leg_claims, leg_readings
+from bot.features.schedules import rows as schedules
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
 from bot.model.run import RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron

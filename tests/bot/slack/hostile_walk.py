@@ -8,10 +8,11 @@ from typing import Any
 
 from sqlalchemy import update
 
-from bot.db import outbox, runs, schedules, tables
-from bot.db.schedules import Schedule, ScheduleState
+from bot.db import outbox, runs, tables
 from bot.features.drift import rows as drift
 from bot.features.drift.state import Candidate
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import Schedule, ScheduleState
 from bot.model.drift_state import DriftState
 from bot.slack import modals
 from connectors.errors import CommandError

@@ -14,8 +14,8 @@ from bot.audit.event_type import Event
 from bot.auth import agents, tokens
 from bot.db import history, tables
 from bot.db.database import Database
-from bot.db.schedules import NoSuchSchedule
 from bot.features.drift.rows import NoSuchKeyError
+from bot.features.schedules.rows import NoSuchSchedule
 from bot.features.wait_report import replay as policy_replay
 from bot.maintenance import check_installation
 from bot.maintenance.installation import Installation

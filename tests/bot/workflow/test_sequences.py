@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from sqlalchemy import update
 
 from bot.audit import change_log
-from bot.db import runs, schedules, tables
+from bot.db import runs, tables
 from bot.features.rebuild.actions import RebuildActions
+from bot.features.schedules import rows as schedules
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron

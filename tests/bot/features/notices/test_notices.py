@@ -18,9 +18,10 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope
 from sqlalchemy import select
 
 from bot.audit import change_log, events
-from bot.db import break_glass, delegations, schedules, tables
+from bot.db import break_glass, delegations, tables
 from bot.features.notices.mail_server import MailServer
 from bot.features.notices.sender import NoticeSender
+from bot.features.schedules import rows as schedules
 from bot.integrations.safe_http import DeliveryError
 from bot.model.run import Run
 from bot.model.schedule import ScheduleTiming, parse_cron

@@ -6,14 +6,17 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import update
 
-from bot.db import schedules, tables
-from bot.db.schedules import FireOutcome, Schedule, ScheduleState
-from bot.execution import gate, start_schedule
+from bot.db import tables
+from bot.execution import gate
+from bot.features.schedules import approval as schedule_approval
+from bot.features.schedules import rows as schedules
+from bot.features.schedules import start as start_schedule
+from bot.features.schedules.rows import FireOutcome, Schedule, ScheduleState
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
 from bot.policy import Policy, PolicyRequest, Ruling
-from bot.workflow import requests, schedule_approval
+from bot.workflow import requests
 from runbooks import AnyRunbook
 from tests.bot.clock import MINUTE, fire_due_schedules, make_due_now, move_decided_moments_back
 from tests.bot.harness import WEB, Harness

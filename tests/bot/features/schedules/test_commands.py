@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.db import runs, schedules
+from bot.db import runs
 from bot.db.database import Database
+from bot.features.schedules import rows as schedules
 from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.bot.clock import record_missed_moments
 from tests.bot.installation import create_installation

@@ -8,9 +8,11 @@ from functools import partial
 from fastapi import APIRouter, Response
 from fastapi.responses import RedirectResponse
 
-from bot.db import runs, schedules
+from bot.db import runs
 from bot.db.database import Transaction
-from bot.db.schedules import Fire, Schedule, ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.readings import DEFAULT_DAYS, build_calendar
+from bot.features.schedules.rows import Fire, Schedule, ScheduleState
 from bot.model import request_form
 from bot.model.request_form import RequestSyntaxError
 from bot.model.run import Run
@@ -22,7 +24,6 @@ from bot.model.schedule import (
     parse_timing,
 )
 from bot.policy import Policy
-from bot.queries.calendar import DEFAULT_DAYS, build_calendar
 from bot.queries.schedule_details import list_recent_schedules
 from bot.web.auth import User
 from bot.web.templating import get_reader_zone
@@ -81,7 +82,7 @@ def list_schedules_page(visit: Visit, ended: str = "") -> Response:
         missed = schedules.count_missed(tx)
         calendar = build_calendar(tx, visit.policy, zone=get_reader_zone(visit.request))
     return visit.render(
-        "schedules.html",
+        "schedules/schedules.html",
         schedules=shown,
         missed=missed,
         calendar=calendar,
@@ -114,7 +115,7 @@ def show_timing(visit: Visit) -> Response:
     if recurrence is not None and query.get("build"):
         hour, minute = _parse_time_of_day(query.get("at", ""))
         typed["cron"] = recurrence[1].format(hour=hour, minute=minute)
-    return _render_form(visit, typed, {}, template="schedule_timing.html")
+    return _render_form(visit, typed, {}, template="schedules/schedule_timing.html")
 
 
 @router.post("")
@@ -152,7 +153,7 @@ def _render_page(
         shown = _build_shown_schedule(tx, schedules.get_schedule(tx, number), visit.user)
         fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
     return visit.render(
-        "schedule.html",
+        "schedules/schedule.html",
         refusal=refusal,
         shown=shown,
         schedule=shown.schedule,
@@ -240,7 +241,7 @@ def _render_form(
     typed: Mapping[str, str],
     problems: Mapping[str, str],
     *,
-    template: str = "schedule_new.html",
+    template: str = "schedules/schedule_new.html",
     refusal: DomainError | None = None,
 ) -> Response:
     """Render the form. problems: by field."""

@@ -6,10 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from bot.db import schedules
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.readings import build_calendar
 from bot.model.run import State
 from bot.model.schedule import ScheduleTiming, parse_cron
-from bot.queries.calendar import build_calendar
 from tests.bot.clock import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness
 from tests.bot.web.conftest import Site

@@ -12,9 +12,10 @@ from bot.api.auth import Caller, ReadCaller, RequestCaller
 from bot.api.deps import ApiParts, Parts
 from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import InputModel, ReasonIn, RunId, ScheduleRequestIn
-from bot.db import runs, schedules
+from bot.db import runs
 from bot.db.database import Transaction
-from bot.db.schedules import FireOutcome, Schedule, ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import FireOutcome, Schedule, ScheduleState
 from bot.model.run import Run
 from bot.model.schedule import parse_timing
 from bot.queries.schedule_details import list_recent_schedules

@@ -9,9 +9,10 @@ from sqlalchemy import Table, update
 from bot.audit import change_log, events, evidence, key_history, verification
 from bot.audit.change_log import Entry
 from bot.audit.event_type import UnknownEvent
-from bot.db import runs, schedules, tables
+from bot.db import runs, tables
 from bot.db.database import Database, Transaction
-from bot.db.schedules import Schedule, ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import Schedule, ScheduleState
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model import signing
 from bot.model.errors import NotAllowed

@@ -9,18 +9,19 @@ from itertools import islice
 
 from bot.audit import change_log, events
 from bot.audit.event_type import Event
-from bot.db import runs, schedules
+from bot.db import runs
 from bot.db.database import Transaction
-from bot.db.schedules import Fire, FireOutcome, Schedule, ScheduleState
+from bot.features.schedules import approval as schedule_approval
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.actions import SCHEDULE_STATE_EVENTS
+from bot.features.schedules.rows import Fire, FireOutcome, Schedule, ScheduleState
 from bot.model.run import STATES_BEFORE_INTENT, RefusedBy, RequestOrigin, Run, State
 from bot.model.schedule import Overlap
 from bot.model.times import MINUTE
 from bot.policy import Policy
-from bot.workflow import schedule_approval
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
 from bot.workflow.requests import record_request
-from bot.workflow.schedules import SCHEDULE_STATE_EVENTS
 
 # A due time that is handled later than this counts as missed.
 _MAX_DELAY = 2 * MINUTE

@@ -1,8 +1,9 @@
 """Check the approval of a schedule, which covers all of its runs."""
 
-from bot.db import runs, schedules
+from bot.db import runs
 from bot.db.database import Transaction
-from bot.db.schedules import Schedule, ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import Schedule, ScheduleState
 from bot.model.run import Run, State
 from bot.workflow.context import WorkflowContext
 from runbooks._catalogue import compute_version

@@ -1,10 +1,11 @@
 """Start a schedule once its request is approved."""
 
 from bot.audit import change_log, events
-from bot.db import runs, schedules
+from bot.db import runs
 from bot.db.database import Transaction
-from bot.db.schedules import Schedule, ScheduleState
 from bot.execution import gate
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import Schedule, ScheduleState
 from bot.model.run import RefusedBy, Run, State
 from bot.policy import NoPolicyError
 from bot.workflow.context import WorkflowContext

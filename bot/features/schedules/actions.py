@@ -4,13 +4,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bot.audit import change_log, events
-from bot.db import runs, schedules
-from bot.db.schedules import Schedule, ScheduleState
+from bot.db import runs
+from bot.features.schedules import approval as schedule_approval
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import Schedule, ScheduleState
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, RequestTerms, Run
 from bot.model.schedule import CronExpression, ScheduleTiming
 from bot.policy import Policy
-from bot.workflow import requests, schedule_approval
+from bot.workflow import requests
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import record_request, shorten_reason
 from bot.workflow.visibility import require_view_of_schedule

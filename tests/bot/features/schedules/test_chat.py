@@ -2,7 +2,8 @@
 
 import pytest
 
-from bot.db import runs, schedules
+from bot.db import runs
+from bot.features.schedules import rows as schedules
 from bot.model.run import State
 from tests.bot.clock import (
     fire_due_schedules,

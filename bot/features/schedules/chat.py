@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from bot.db import runs, schedules
+from bot.db import runs
 from bot.db.database import Database
-from bot.db.schedules import Fire, Schedule, ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import Fire, Schedule, ScheduleState
 from bot.model import request_form
 from bot.model.request_form import InvalidValuesError
 from bot.model.run import RequestOrigin, Run

@@ -11,7 +11,7 @@ from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel, TimeZoneName
-from bot.queries.calendar import DEFAULT_DAYS, MAX_LISTED_TIMES, build_calendar
+from bot.features.schedules.readings import DEFAULT_DAYS, MAX_LISTED_TIMES, build_calendar
 
 router = APIRouter(tags=["schedules"])
 

@@ -28,7 +28,7 @@ from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_result
 
 if TYPE_CHECKING:
-    from bot.db.schedules import Fire, Schedule
+    from bot.features.schedules.rows import Fire, Schedule
     from bot.model.run import Run
 
 _MAX_FIRES = 10
@@ -104,7 +104,8 @@ def request_schedule(
 @pass_environment
 def list_all_schedules(environment: CommandEnvironment, *, include_all: bool) -> None:
     """List schedules by next due time."""
-    from bot.db import runs, schedules
+    from bot.db import runs
+    from bot.features.schedules import rows as schedules
     from bot.queries.schedule_details import list_recent_schedules
 
     with environment.open_database() as database, database.reading() as tx:
@@ -132,8 +133,9 @@ def show_schedule(environment: CommandEnvironment, *, number: int) -> None:
 
     For example: keyturn schedule show 3
     """
-    from bot.db import runs, schedules
-    from bot.db.schedules import NoSuchSchedule, ScheduleState
+    from bot.db import runs
+    from bot.features.schedules import rows as schedules
+    from bot.features.schedules.rows import NoSuchSchedule, ScheduleState
 
     with environment.open_database() as database, database.reading() as tx:
         try:
@@ -278,7 +280,7 @@ def _print_schedule_run(environment: CommandEnvironment, run: "Run") -> None:
 
 
 def _format_next_time(schedule: "Schedule") -> str:
-    from bot.db.schedules import ScheduleState
+    from bot.features.schedules.rows import ScheduleState
 
     if schedule.state is not ScheduleState.ACTIVE:
         return f"{schedule.state:<27}"
@@ -293,7 +295,7 @@ def _format_fire(fire: "Fire") -> str:
 
 
 def _format_missed(count: int) -> str:
-    from bot.db.schedules import MISSED_DAYS
+    from bot.features.schedules.rows import MISSED_DAYS
 
     return f"{count} missed in {MISSED_DAYS} days"
 

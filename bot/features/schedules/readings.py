@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, date
 from itertools import pairwise
 
-from bot.db import runs, schedules
+from bot.db import runs
 from bot.db.database import Transaction
-from bot.db.schedules import Schedule, ScheduleState
+from bot.features.schedules import rows as schedules
+from bot.features.schedules.rows import Schedule, ScheduleState
 from bot.model.run import Run
 from bot.model.times import list_days, to_datetime, to_microseconds
 from bot.policy import Policy
