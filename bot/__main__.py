@@ -33,7 +33,6 @@ from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.terminal import is_quiet
 from bot.cli.tree import tree_commands
 from bot.features import load_checks, load_commands, load_hooks
-from bot.features.schedules.commands import schedule_commands
 
 # Slow modules are imported by the command that needs them, so that `keyturn --help` is fast.
 
@@ -145,7 +144,6 @@ for command in (
     *DATABASE,
     policy_commands,
     tree_commands,
-    schedule_commands,
     factor_commands,
     token_commands,
     agent_commands,

@@ -498,7 +498,15 @@ def build_service(
         len(foundation.connector.list_recent_drops())
     )
     parts = features.build_server_parts(
-        ServerContext(settings, database, active_policy, service, redactor, features.load_digest())
+        ServerContext(
+            settings,
+            database,
+            active_policy,
+            service,
+            redactor,
+            features.load_digest(),
+            features.load_ends(),
+        )
     )
     for part in parts:
         health_checks |= part.health_checks
@@ -703,8 +711,6 @@ def _create_scheduler(keyturn: Keyturn) -> Scheduler:
             keyturn.housekeeping.run_periodic_tasks,
             keyturn.contacts.write_contacts,
         ],
-        fire_due_schedules=service.fire_due_schedules,
-        list_timetables=service.schedules.list_timetables,
         # In a distributed installation, the workers follow up the runs of their sites.
         slow_duties=[
             *(duty for part in keyturn.parts for duty in part.duties),

@@ -18,11 +18,10 @@ if TYPE_CHECKING:
     from bot.health import CheckWithPolicy
     from bot.model.redaction import Redactor
     from bot.policy import PolicySource
-    from bot.queries.digest import BuildDigest
+    from bot.queries.digest import BuildDigest, ListEnds
     from bot.service import KeyturnService
     from bot.settings import Settings
-    from bot.slack.features import ChatWords
-    from bot.slack.run_notices import BuildNotice
+    from bot.slack.features import ChatFeatures
     from bot.web.deps import ComponentHealth
     from bot.web.pages import Pages
     from bot.workflow.hooks import WorkflowHooks
@@ -39,6 +38,8 @@ class ServerContext:
     service: "KeyturnService"
     redactor: "Redactor"
     digest: "Sequence[BuildDigest]"
+    """Of all features."""
+    ends: "Sequence[ListEnds]"
     """Of all features."""
 
 
@@ -77,13 +78,13 @@ class Feature:
     """Routes of the API."""
     load_hooks: "Callable[[], WorkflowHooks] | None" = None
     """What it does on the way of a run."""
-    load_words: "Callable[[], Sequence[ChatWords]]" = tuple
-    """Commands in chat."""
+    load_chat: "Callable[[], ChatFeatures] | None" = None
+    """What it adds to chat."""
     load_checks: "Callable[[], Sequence[CheckWithPolicy]]" = tuple
     """Checks of the page Health and of `keyturn doctor`."""
     build_server_part: Callable[[ServerContext], ServerPart] = _run_nothing
     load_metrics: "Callable[[], Sequence[CollectMetrics]]" = tuple
-    load_notices: "Callable[[], Sequence[BuildNotice]]" = tuple
-    """Messages in chat about a run, beside its card."""
     load_digest: "Callable[[], Sequence[BuildDigest]]" = tuple
     """Sections of the weekly digest."""
+    load_ends: "Callable[[], Sequence[ListEnds]]" = tuple
+    """Entries about what ends soon."""

@@ -11,8 +11,6 @@ from pathlib import Path
 from bot.audit import change_log
 from bot.db import host_contacts, leases, procrastinate_queue, stats
 from bot.db.database import Database, StoreUnavailable, Transaction
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import ScheduleState
 from bot.model.check_result import (
     CheckResult,
     create_error_result,
@@ -27,7 +25,6 @@ _SECOND = 1_000_000
 # A larger difference between the clocks is an error of their time service.
 _SKEW_SECONDS = 2.0
 _SLOW_MILLISECONDS = 500
-_LATE_SECONDS = 120
 # Workers poll every second. A run that waits longer than this has no worker.
 _UNATTENDED_SECONDS = 15
 _OLD_KEY_DAYS = 366
@@ -91,7 +88,6 @@ class ServiceHealth:
     def _check_with_database(self, tx: Transaction) -> Iterator[CheckResult]:
         yield from self._check_log(tx)
         yield self._check_clock(tx)
-        yield from _check_schedules(tx)
         yield from _check_work(tx)
         if not self.database.embedded:
             yield check_sites(tx)
@@ -170,22 +166,6 @@ class ServiceHealth:
                 if days > _OLD_KEY_DAYS
                 else create_ok_result(subject, age)
             )
-
-
-def _check_schedules(tx: Transaction) -> Iterator[CheckResult]:
-    active = [one for one in schedules.list_schedules(tx) if one.state is ScheduleState.ACTIVE]
-    late = [one for one in active if one.due_at and one.due_at < tx.now - _LATE_SECONDS * _SECOND]
-    missed = sum(schedules.count_missed(tx, days=7).values())
-    if late:
-        names = ", ".join(one.timing.name for one in late[:5])
-        yield create_error_result(
-            "Schedules",
-            f"{len(late)} are overdue, such as {names}: check that keyturn serve is running",
-        )
-    elif missed:
-        yield create_warning_result("Schedules", f"{missed} missed in the last 7 days")
-    else:
-        yield create_ok_result("Schedules", f"{len(active)} active, none overdue")
 
 
 def _check_work(tx: Transaction) -> Iterator[CheckResult]:

@@ -12,6 +12,7 @@ from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.execution import (
     fanout,
     follow_up,
+    gate,
     leg_claims,
     recovery,
     stalled_runs,
@@ -20,9 +21,6 @@ from bot.execution.executor import Executor
 from bot.execution.read_hosts import HostReader
 from bot.execution.reconcile import Reconciler
 from bot.execution.recovery import RecoveryService
-from bot.features.schedules import runner as schedule_runner
-from bot.features.schedules import start as start_schedule
-from bot.features.schedules.actions import ScheduleActions
 from bot.model.run import RefusedBy, RequestOrigin, RequestTerms, Run, State
 from bot.model.sequence import UndoSelection
 from bot.policy import NoPolicyError, PolicySource
@@ -100,7 +98,6 @@ class KeyturnService:
             for build in context.hooks.build_host_duties
             for duty in build(context, self._closing)
         ]
-        self.schedules = ScheduleActions(context)
         self.tokens = TokenActions(context)
         self.agents = AgentActions(context)
         self._recovery = RecoveryService(context)
@@ -325,10 +322,6 @@ class KeyturnService:
         """End waiting runs that were planned under an earlier policy."""
         return outdated_plans.end_outdated_plans(self._context)
 
-    def fire_due_schedules(self) -> None:
-        """Request the runs of schedules that are due now."""
-        schedule_runner.fire_due_schedules(self._context)
-
     @observability.trace_run("run")
     def advance_run(self, number: int) -> None:
         """Bring a run as far as it can go now. The dispatcher calls it, in a thread of its own."""
@@ -370,9 +363,15 @@ class KeyturnService:
         elif run.state is State.RUNNING:
             self._executor.resume_run(run.id)
         elif run.state is State.QUEUED and run.timing is not None:
-            start_schedule.start_schedule_of_run(self._context, run.id)
+            self._start_schedule(run.id)
         elif run.state is State.QUEUED:
             self._executor.start_run(run.id)
+
+    def _start_schedule(self, number: int) -> None:
+        with self._context.database.transaction() as tx:
+            run = runs.lock_run(tx, number)
+            if run.state is State.QUEUED:
+                gate.start_schedule(self._context, tx, run)
 
     @property
     def is_closing(self) -> bool:

@@ -104,14 +104,12 @@ async def _run_until_signal(foundation: Foundation, worker: ProcrastinateWorker)
 
 
 def _create_scheduler(foundation: Foundation) -> Scheduler:
-    """Return the scheduler of a worker's periodic duties; servers fire the schedules."""
+    """Return the scheduler of a worker's periodic duties."""
     return Scheduler(
         [
             foundation.service.recover_expired_leases,
             foundation.housekeeping.run_periodic_tasks,
             foundation.contacts.write_contacts,
         ],
-        fire_due_schedules=lambda: None,
-        list_timetables=dict,
         slow_duties=foundation.service.list_host_duties(),
     )

@@ -27,8 +27,6 @@ from bot.api import (
 from bot.api.deps import ApiParts
 from bot.api.long_poll import Waiters
 from bot.api.run_event import receive_run_event
-from bot.features.schedules import calendar_routes as calendar
-from bot.features.schedules import routes as schedules
 
 _MODULES = (
     catalogue,
@@ -38,8 +36,6 @@ _MODULES = (
     runs,
     undo,
     progress,
-    schedules,
-    calendar,
     form_options,
     policy,
     preview,

@@ -1,7 +1,6 @@
-"""Options for the fields of a runbook, and the meaning of a cron expression."""
+"""Options for the fields of a runbook."""
 
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -13,12 +12,9 @@ from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import HostName, InputModel, Word
 from bot.model import request_form
-from bot.model.schedule import parse_cron
 from runbooks import load_catalogue
 
 router = APIRouter()
-
-_DEFAULT_COUNT = 5
 
 
 class FieldOptionsOut(schemas.OutputModel):
@@ -34,13 +30,6 @@ class HostOptionsOut(schemas.OutputModel):
     fields: Sequence[FieldOptionsOut]
 
 
-class CronOut(schemas.OutputModel):
-    """A cron expression in words, and its next due times."""
-
-    description: str
-    next: Sequence[datetime]
-
-
 class OptionsQuery(InputModel):
     runbook: Word = Field(description="Name of the runbook.", examples=["zfs scrub start"])
     given: Sequence[Word] = Field(
@@ -49,12 +38,6 @@ class OptionsQuery(InputModel):
         description="Values that are chosen already: `table=http`.",
         examples=[["table=http"]],
     )
-
-
-class CronQuery(InputModel):
-    cron: Word = Field(description="Cron expression.", examples=["0 3 1 * *"])
-    zone: Word = Field("UTC", description="Time zone, such as Europe/Amsterdam.")
-    count: int = Field(_DEFAULT_COUNT, ge=1, le=100, description="Number of due times.")
 
 
 @router.get(
@@ -94,20 +77,3 @@ def list_field_options(
         if field.kind != "host"
     ]
     return HostOptionsOut(runbook=runbook_name, host=name, fields=fields)
-
-
-@router.get(
-    "/calendar/cron",
-    operation_id="describeCron",
-    summary="Get the meaning of a cron expression",
-    tags=["schedules"],
-)
-def describe_cron(
-    parts: Parts, caller: ReadCaller, query: Annotated[CronQuery, Query()]
-) -> CronOut:
-    cron = parse_cron(query.cron, query.zone)
-    with parts.database.reading(caller.view_rights) as tx:
-        due_times = cron.list_due_times(tx.now, count=query.count)
-    return CronOut(
-        description=cron.description, next=[schemas.to_datetime(due) for due in due_times]
-    )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
 
-from sqlalchemy import Row, bindparam, insert, select, text
+from sqlalchemy import Row, Select, bindparam, insert, select, text
 
 from bot.audit import events
 from bot.audit.event_type import Event, parse_event, parse_facts
@@ -445,7 +445,7 @@ def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> l
     query = select(tables.entry).where(
         tables.entry.c.kind == kind, tables.entry.c.body.contains(f'"{name}":{number}')
     )
-    return [Entry(*row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+    return _list_naming(tx, query, name, number)
 
 
 def list_run_entries_naming(
@@ -457,6 +457,13 @@ def list_run_entries_naming(
         tables.entry.c.kind == kind,
         tables.entry.c.body.contains(f'"{name}":{number}'),
     )
+    return _list_naming(tx, query, name, number)
+
+
+def _list_naming(
+    tx: Transaction, query: Select[tuple[Any, ...]], name: str, number: int
+) -> list[Entry]:
+    """Return the entries found whose fact is this number, and not another that begins like it."""
     found = [Entry(*row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
     return [entry for entry in found if entry.event.get_fact(name) == number]
 

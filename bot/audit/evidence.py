@@ -25,8 +25,6 @@ from bot.auth.sessions import Session
 from bot.db import break_glass, runs, tables
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
-from bot.features.schedules.rows import Schedule
-from bot.model.canonical import encode_canonical
 from bot.model.run import Decision, Run, State
 
 _STATES_BEFORE_START = frozenset({State.PLANNING, State.PENDING, State.QUEUED, State.STARTING})
@@ -40,13 +38,6 @@ _RUN_KINDS = (
     events.Started.kind,
     events.StopRequested.kind,
     *sorted(events.FINAL_KINDS),
-)
-_ACTIVE_SCHEDULE_KINDS = frozenset({events.Scheduled.kind, events.ScheduleResumed.kind})
-_SCHEDULE_KINDS = (
-    *sorted(_ACTIVE_SCHEDULE_KINDS),
-    events.ScheduleSuspended.kind,
-    events.ScheduleLapsed.kind,
-    events.ScheduleEnded.kind,
 )
 # Entries that ban a person or stop everything, and those that lift this.
 _BLOCKING_KINDS = frozenset({events.Banned.kind, events.EverythingStopped.kind})
@@ -170,50 +161,6 @@ def list_banned(tx: Transaction) -> frozenset[str]:
     ours = {one.seq for one in list_vouched_entries(tx, lifted)}
     old = {one.seq for one in lifted if named is not None and one.seq < named.seq}
     return frozenset(who for who, one in last.items() if one.seq not in ours | old)
-
-
-def find_mismatch_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str:
-    """Return what the log does not confirm of a schedule and of a run that it fired."""
-    known = follow_log(tx)
-    read = change_log.list_entries_of_run(tx, schedule.run)
-    if missing := find_missing_entry_of_run(known, schedule.run, read):
-        return missing
-    logged = [
-        entry
-        for entry in read
-        if entry.kind in _SCHEDULE_KINDS and entry.event.get_fact("schedule") == schedule.id
-    ]
-    entries = list_vouched_entries(tx, logged)
-    scheduled = [
-        (entry.person, event)
-        for entry in entries
-        if isinstance(event := entry.event, events.Scheduled)
-    ]
-    if not scheduled:
-        return f"that schedule {schedule.id} was approved"
-    owner, event = scheduled[-1]
-    logged_schedule = owner, event.lapses_at, encode_canonical(event.timing)
-    stored_schedule = (
-        schedule.owner,
-        schedule.lapses_at,
-        encode_canonical(tx.redactor.redact_value(schedule.timing.document)),
-    )
-    if logged_schedule != stored_schedule:
-        return f"that schedule {schedule.id} is the one that was approved"
-    if logged[-1].kind not in _ACTIVE_SCHEDULE_KINDS or logged[-1] not in entries:
-        return f"that schedule {schedule.id} is active"
-    fired = list_vouched_entries(
-        tx,
-        change_log.list_run_entries_naming(
-            tx, events.Fired.kind, schedule.run, "fired_run", run.id
-        ),
-    )
-    if not any(
-        isinstance(event := entry.event, events.Fired) and event.schedule == schedule.id
-        for entry in fired
-    ):
-        return f"that schedule {schedule.id} fired run {run.id}"
-    return ""
 
 
 def find_mismatch_of_break_glass(tx: Transaction, run: Run, break_glass_record: BreakGlass) -> str:

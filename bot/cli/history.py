@@ -1,4 +1,4 @@
-"""`keyturn changed`, `pending`, `calendar` and `views`."""
+"""`keyturn changed`, `pending`, `freeze` and `views`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -16,10 +16,8 @@ from bot.cli.formatting import format_counter_proposal
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import (
     format_time,
-    get_zone_name,
     print_result,
     print_table,
-    to_local_time,
 )
 
 
@@ -77,20 +75,6 @@ def list_pending_runs(service: ServiceClient) -> None:
     print_result(result, lines, empty_message="Nothing pending.")
 
 
-@click.command("calendar")
-@click.option(
-    "--days", type=click.IntRange(1, 92), default=30, show_default=True, help="Days to show."
-)
-@pass_service
-def show_calendar(service: ServiceClient, *, days: int) -> None:
-    """List due times and freezes of the coming days."""
-    result = service.get("/calendar", days=days, zone=get_zone_name())
-    rows = [row for day in result["days"] for row in _build_calendar_rows(day)]
-    print_table(
-        result, ("DATE", "TIME", "WHAT"), rows, empty_message="No due times and no freezes."
-    )
-
-
 @click.group("freeze", cls=CommandGroup)
 def freeze_commands() -> None:
     """Show freezes: times in which changes are on hold. freezes.yaml of the policy has them."""
@@ -126,7 +110,6 @@ def list_saved_views(service: ServiceClient) -> None:
 COMMANDS = (
     list_changes,
     list_pending_runs,
-    show_calendar,
     freeze_commands,
     list_saved_views,
 )
@@ -167,35 +150,6 @@ def _format_counter_proposal(one: Mapping[str, Any]) -> Iterator[str]:
     first, *more = format_counter_proposal(one["run"], one)
     yield f"{one['run']['id']:>6}  {first}"
     yield from (f"        {line}" for line in more)
-
-
-def _build_calendar_rows(day: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for freeze in day["freezes"]:
-        areas = ", ".join(freeze["areas"]) or "all areas"
-        begin, end = (_format_time_of_day(freeze[name]) for name in ("begins_at", "ends_at"))
-        when = "all day" if begin == end else f"{begin} to {end}"
-        yield day["date"], when, f"freeze: {freeze['name']} ({areas})"
-    for one in day["fires"]:
-        skipped = f"; {one['skipped']} skipped: {one['freeze']}" if one["skipped"] else ""
-        what = f"{one['name']} (schedule {one['schedule']}){skipped}"
-        yield day["date"], _format_due_times(one), what
-
-
-def _format_time_of_day(iso_time: str) -> str:
-    return f"{to_local_time(iso_time):%H:%M}"
-
-
-def _format_due_times(fires: Mapping[str, Any]) -> str:
-    """Return `03:00`, `03:00, 15:00`, `00:00, every 5 min, 288 times` or `03:00 and 5 more`."""
-    from bot.model.times import format_span
-
-    first, *others = map(_format_time_of_day, fires["times"])
-    if len(others) < 2:
-        return ", ".join([first, *others])
-    if fires["interval_seconds"]:
-        interval = format_span(fires["interval_seconds"] * 1_000_000)
-        return f"{first}, every {interval}, {fires['count']} times"
-    return f"{first} and {fires['count'] - 1} more"
 
 
 def _format_view(view: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Runs": ("runs", "run", "changed", "views"),
     "Runbooks": ("runbooks", "runbook"),
     "Inventory and policy": ("hosts", "locks", "policy", "tree"),
-    "Schedules": ("schedule", "calendar", "freeze"),
+    "Schedules": ("freeze",),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
     "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token"),
     "Agents": ("agent",),

@@ -14,7 +14,6 @@ from bot.audit import change_log, events
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.execution import gate, leg_readings
-from bot.features.schedules import start as start_schedule
 from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.references import refer_to_run
@@ -49,9 +48,7 @@ def advance_fanout(context: WorkflowContext, number: int) -> None:
         if parent.state is State.PLANNING:
             parent = _combine_plans(context, tx, parent, runs.list_children(tx, number))
         if parent.state is State.QUEUED:
-            parent = (start_schedule.start_schedule if parent.timing else _start_parent)(
-                context, tx, parent
-            )
+            parent = (gate.start_schedule if parent.timing else _start_parent)(context, tx, parent)
         if parent.state in {State.RUNNING, State.UNKNOWN}:
             _advance_waves(context, tx, parent)
 

@@ -16,8 +16,6 @@ from bot.execution import leg_claims
 from bot.execution.intent import StepIntent, record_step_intent
 from bot.execution.planner import RemainingWork, resolve_plan
 from bot.execution.recovery import can_resume
-from bot.features.schedules import approval as schedule_approval
-from bot.features.schedules import rows as schedules
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import RefusedBy, Run, State
 from bot.model.sequence import find_label
@@ -35,6 +33,8 @@ from bot.workflow.outdated_plans import describe_stale_plan
 from runbooks._catalogue import get_kind
 
 log = logging.getLogger(__name__)
+
+_NO_SCHEDULES = "This installation has no schedules. Request a run instead."
 
 
 class GateRefused(Exception):
@@ -276,7 +276,7 @@ def authorise_run(
             "" if run.state is State.QUEUED else evidence.find_mismatch_of_child(tx, run, parent)
         )
         if doubt:
-            raise _build_evidence_refusal(run, doubt)
+            raise build_evidence_refusal(run, doubt)
     unbanned_policy = apply_facts(context.hooks.policy_facts, tx, unbanned_policy, parent)
     counted = _count_approvals(context, tx, parent, unbanned_policy)
     lacks_ticket = counted.ruling.requires_ticket and not parent.ticket
@@ -308,7 +308,7 @@ def _exclude_banned(tx: Transaction, run: Run, policy: Policy) -> Policy:
     """Return the policy without banned people; raise GateRefused if everything is stopped."""
     banned = evidence.list_banned(tx)
     if evidence.EVERYONE in banned:
-        raise _build_evidence_refusal(run, "that everything was resumed")
+        raise build_evidence_refusal(run, "that everything was resumed")
     return policy.without_people(stops.list_banned_people(tx) | banned)
 
 
@@ -360,13 +360,13 @@ def _check_evidence(
         else evidence.find_mismatch_of_run(tx, run)
     )
     doubt = doubt or (
-        "" if approved_run is run else _find_mismatch_of_schedule(tx, run, approved_run)
+        "" if approved_run is run else evidence.find_mismatch_of_run(tx, approved_run)
     )
     if doubt:
-        raise _build_evidence_refusal(run, doubt)
+        raise build_evidence_refusal(run, doubt)
 
 
-def _build_evidence_refusal(run: Run, doubt: str) -> GateRefused:
+def build_evidence_refusal(run: Run, doubt: str) -> GateRefused:
     log.critical("run %d: the change log does not confirm %s", run.id, doubt)
     return GateRefused(
         State.REFUSED,
@@ -374,13 +374,6 @@ def _build_evidence_refusal(run: Run, doubt: str) -> GateRefused:
         "more is sent for this run. Run `keyturn changelog verify`; if it reports no problem, "
         "request the run again.",
         RefusedBy.EVIDENCE,
-    )
-
-
-def _find_mismatch_of_schedule(tx: Transaction, run: Run, approved_run: Run) -> str:
-    schedule = schedules.get_schedule(tx, run.origin.schedule_id)
-    return evidence.find_mismatch_of_run(tx, approved_run) or evidence.find_mismatch_of_fire(
-        tx, schedule, run
     )
 
 
@@ -449,10 +442,17 @@ def _get_approved_run(context: WorkflowContext, tx: Transaction, run: Run) -> Ru
     """Return the run whose approvals count: for a run of a schedule, that of the schedule."""
     if not run.origin.schedule_id:
         return run
-    try:
-        return schedule_approval.get_founding_run(context, tx, run)
-    except schedule_approval.ScheduleNotApproved as refusal:
-        raise GateRefused(State.REFUSED, str(refusal), RefusedBy.SCHEDULE) from None
+    if context.hooks.schedules is None:
+        raise GateRefused(State.REFUSED, _NO_SCHEDULES, RefusedBy.SCHEDULE)
+    return context.hooks.schedules.get_founding_run(context, tx, run)
+
+
+def start_schedule(context: WorkflowContext, tx: Transaction, run: Run) -> Run:
+    """Let an approved request for a schedule be started; its run ends by that."""
+    if context.hooks.schedules is None:
+        why = _NO_SCHEDULES
+        return end_run(context, tx, run, State.REFUSED, why, refused_by=RefusedBy.SCHEDULE)
+    return context.hooks.schedules.start_schedule(context, tx, run)
 
 
 def _check_is_child_of(run: Run, parent: Run) -> None:

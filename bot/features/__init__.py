@@ -11,6 +11,7 @@ from bot.features import (
     notices,
     oncall,
     rebuild,
+    schedules,
     ticket_notes,
     wait_report,
     webhooks,
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
     from bot.health import CheckWithPolicy
-    from bot.queries.digest import BuildDigest
+    from bot.queries.digest import BuildDigest, ListEnds
     from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
     from bot.workflow.hooks import WorkflowHooks
@@ -34,6 +35,7 @@ FEATURES: Sequence[Feature] = (
     notices.FEATURE,
     oncall.FEATURE,
     rebuild.FEATURE,
+    schedules.FEATURE,
     ticket_notes.FEATURE,
     wait_report.FEATURE,
     webhooks.FEATURE,
@@ -55,9 +57,12 @@ def load_routes() -> "Sequence[APIRouter]":
 def load_chat() -> "ChatFeatures":
     from bot.slack.features import ChatFeatures
 
+    found = [one.load_chat() for one in FEATURES if one.load_chat]
     return ChatFeatures(
-        notices=[build for one in FEATURES for build in one.load_notices()],
-        words=[words for one in FEATURES for words in one.load_words()],
+        notices=[build for one in found for build in one.notices],
+        words=[words for one in found for words in one.words],
+        is_quiet=[hook for one in found for hook in one.is_quiet],
+        read_home_section=[read for one in found for read in one.read_home_section],
     )
 
 
@@ -71,6 +76,7 @@ def load_hooks() -> "WorkflowHooks":
         list_plan_notes=[hook for one in found for hook in one.list_plan_notes],
         read_value_facts=[hook for one in found for hook in one.read_value_facts],
         build_host_duties=[hook for one in found for hook in one.build_host_duties],
+        schedules=next((one.schedules for one in found if one.schedules), None),
     )
 
 
@@ -84,6 +90,10 @@ def load_metrics() -> "Sequence[CollectMetrics]":
 
 def load_digest() -> "Sequence[BuildDigest]":
     return [build for one in FEATURES for build in one.load_digest()]
+
+
+def load_ends() -> "Sequence[ListEnds]":
+    return [list_ends for one in FEATURES for list_ends in one.load_ends()]
 
 
 def build_server_parts(context: ServerContext) -> Sequence[ServerPart]:

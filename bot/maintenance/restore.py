@@ -17,14 +17,13 @@ from bot.audit import change_log, events, verification
 from bot.audit.checkpoints import WitnessedCheckpoint
 from bot.db import locks, migrations, outbox, runs, stops, tables
 from bot.db.database import Database, Transaction
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import FireOutcome, ScheduleState
 from bot.maintenance import backup, copy_database
 from bot.maintenance.backup import BackupLabel, InvalidBackupError
 from bot.maintenance.copy_database import CopyError
 from bot.maintenance.durable import sync_to_disk
 from bot.model.progress import BeginStage, begin_silent_stage
 from bot.model.run import STATES_BEFORE_INTENT, Run, State
+from bot.model.schedule import FireOutcome, ScheduleState, ScheduleTiming
 from bot.model.times import format_timestamp
 
 
@@ -61,9 +60,17 @@ def end_sessions_of_everyone(tx: Transaction) -> None:
 
 def skip_past_fires(tx: Transaction, reason: str) -> None:
     """Reset the due times of all schedules to times after now."""
-    for schedule in schedules.list_schedules(tx):
-        if schedule.state is ScheduleState.ACTIVE:
-            schedules.set_schedule_state(tx, schedule, schedule.state, schedule.reason)
+    schedule = tables.schedule.c
+    active = select(schedule.id, schedule.timing).where(
+        schedule.state == ScheduleState.ACTIVE.value
+    )
+    for number, timing in tx.sql.execute(active).all():
+        due_times = ScheduleTiming.from_json(timing).cron_expression.list_due_times(tx.now)
+        tx.sql.execute(
+            update(tables.schedule)
+            .where(schedule.id == number)
+            .values(decided_until=tx.now, due_at=next(iter(due_times), None))
+        )
     later = tables.fire.c.outcome == FireOutcome.LATER.value
     missed = {"outcome": FireOutcome.MISSED.value, "reason": reason, "recorded_at": tx.now}
     tx.sql.execute(update(tables.fire).where(later).values(missed))

@@ -52,3 +52,9 @@ class TooLate(DomainError):
     """The run was decided or has ended. The message says how."""
 
     code, status = "too-late", 409
+
+
+class NoSuchSchedule(DomainError):
+    """No schedule has this number, or it may not be viewed."""
+
+    code, status = "schedule-not-found", 404

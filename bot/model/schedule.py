@@ -1,4 +1,4 @@
-"""When a schedule fires, and how it treats missed and overlapping times. Pure.
+"""When a schedule fires, how it treats missed and overlapping times, and its states. Pure.
 
 A cron expression has five fields (see crontab(5)), with names of months and days, `L` for the last
 day of the month and `MON#1` for the first Monday. Clock changes are treated as by Debian's cron:
@@ -144,6 +144,21 @@ class Overlap(StrEnum):
     SKIP = "skip"  # skip this due time
     QUEUE = "queue"  # wait until the last run ends
     CANCEL = "cancel"  # end the last run first
+
+
+class ScheduleState(StrEnum):
+    ACTIVE = "active"
+    SUSPENDED = "suspended"  # by a person, or because its owner may no longer request the run
+    LAPSED = "lapsed"  # its approval has expired
+    ENDED = "ended"
+
+
+class FireOutcome(StrEnum):
+    FIRED = "fired"  # a run was requested
+    LATER = "later"  # decided, and starts at its own time
+    SKIPPED = "skipped"  # the last run had not ended, or a freeze was active
+    MISSED = "missed"  # no process of Keyturn was running at the due time
+    REFUSED = "refused"  # its owner may not request it, or it differs from what was approved
 
 
 class NotifyWhen(StrEnum):

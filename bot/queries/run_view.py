@@ -43,7 +43,7 @@ from bot.queries.questions import (
     list_possible_assignees,
     read_discussion,
 )
-from bot.queries.schedule_details import ScheduleDetails, get_schedule_details
+from bot.queries.schedule_details import ScheduleDetails, describe_schedule
 from bot.queries.second_factor import get_shown_factor
 from bot.queries.standing_grants import find_grant
 from bot.queries.stop_reasons import describe_active_stop
@@ -254,7 +254,7 @@ def build_run_view(
         step_records={record.step_number: record for record in sent},
         children=runs.list_children(tx, run_id) if run.hosts else (),
         grant=_get_grant(tx, run),
-        schedule=get_schedule_details(tx, run),
+        schedule=describe_schedule(run, now=tx.now),
         proposals=runs.list_open_proposals(tx, run_id) if run.state is State.PENDING else (),
         counter_proposal=get_counter_proposal(tx, run)
         if run.state is State.COUNTER_PROPOSED

@@ -3,12 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.audit import change_log, events
-from bot.db.database import Transaction
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import Schedule, ScheduleState
 from bot.model.plan import ResolvedPlan
-from bot.model.run import Run
+from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming
 from bot.model.times import DAY
 
@@ -43,30 +39,12 @@ class ScheduleDetails:
         return [(label, text) for label, text in found if text]
 
 
-def list_recent_schedules(tx: Transaction) -> tuple[list[Schedule], int]:
-    """Return the schedules without those that ended long ago, and how many are left out."""
-    found = schedules.list_schedules(tx)
-    since = tx.now - schedules.ENDED_DAYS * DAY
-    ends = change_log.list_entries_since(tx, events.ScheduleEnded.kind, since)
-    recent = {entry.run for entry in ends}
-    shown = [one for one in found if one.state is not ScheduleState.ENDED or one.run in recent]
-    return shown, len(found) - len(shown)
-
-
-def get_schedule_details(tx: Transaction, run: Run) -> ScheduleDetails | None:
-    """Return the details of a request for a schedule; None for any other request."""
-    schedule = schedules.get_by_run(tx, run.id) if run.timing else None
-    return describe_schedule(run, now=tx.now, lapses_at=schedule.lapses_at if schedule else None)
-
-
-def describe_schedule(run: Run, *, now: int, lapses_at: int | None) -> ScheduleDetails | None:
-    """Describe a request for a schedule.
-
-    now: microseconds since 1970. lapses_at: when the approval ends; None before it begins.
-    """
+def describe_schedule(run: Run, *, now: int) -> ScheduleDetails | None:
+    """Describe a request for a schedule; None for any other. now: microseconds since 1970."""
     timing, proposal = run.timing, run.plan
     if timing is None:
         return None
+    lapses_at = _get_end_of_approval(run)
     is_open = not run.is_ended
     return ScheduleDetails(
         request=run.request or run.runbook,
@@ -80,6 +58,13 @@ def describe_schedule(run: Run, *, now: int, lapses_at: int | None) -> ScheduleD
         else "",
         current=_describe_current_plan(run, proposal) if proposal and is_open else "",
     )
+
+
+def _get_end_of_approval(run: Run) -> int | None:
+    """Return until when the approval of a schedule is valid; None before it begins."""
+    if run.state is not State.SUCCEEDED or run.plan is None or run.ended_at is None:
+        return None
+    return run.ended_at + run.plan.schedule_lifetime
 
 
 def _describe_approval(

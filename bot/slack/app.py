@@ -139,10 +139,10 @@ class SlackService:
             policies,
             team=settings.workspace,
             base_url=settings.base_url,
-            notices=features.notices,
+            features=features,
         )
         sender, views = MessageSender(client), Views(client)
-        self.home_tabs = HomeTabs(database, view_builder, sender)
+        self.home_tabs = HomeTabs(database, view_builder, sender, features.read_home_section)
         self.outbox = Outbox(
             database,
             view_builder,

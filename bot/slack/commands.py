@@ -8,7 +8,6 @@ from bot.audit import change_log, events
 from bot.auth import sessions
 from bot.db import runs, search, search_words, stops
 from bot.db.database import Database
-from bot.features.schedules.chat import ScheduleCommands
 from bot.model import request_form, resubmit, times
 from bot.model.errors import (
     BreakGlassNotNeededError,
@@ -74,7 +73,6 @@ class SlackCommands:
     ) -> None:
         self._service, self._database = service, database
         self._view_builder, self._policies = view_builder, policies
-        self._schedule_commands = ScheduleCommands(service, database)
         delegation_commands = DelegationCommands(service, database, policies)
         self._added_help = features.help
         # Any other first word belongs to a runbook.
@@ -109,12 +107,10 @@ class SlackCommands:
             "changed": lambda command: answer_changed_command(
                 command, database, person_names=view_builder.get_person_names()
             ),
-            "schedule": self._schedule_commands.answer_schedule_command,
             "freeze": self._list_freezes,
             "freezes": self._list_freezes,
             "who": self._show_owners,
             "tree": self._show_tree,
-            "schedules": self._schedule_commands.list_schedules,
             replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
         for words in features.words:

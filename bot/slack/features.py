@@ -3,14 +3,29 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.db.database import Database
+from bot.db.database import Database, Transaction
+from bot.model.run import Run
 from bot.service import KeyturnService
-from bot.slack.blocks import Message
+from bot.slack.blocks import Inline, Message
 from bot.slack.parsing import TypedCommand
 from bot.slack.run_notices import BuildNotice
 
 AnswerCommand = Callable[[TypedCommand], Message | None]
 """Answers a command; returns None if the card that follows is the answer."""
+IsQuiet = Callable[[Transaction, Run], bool]
+"""Returns whether a run is not posted."""
+
+
+@dataclass(frozen=True)
+class HomeSection:
+    """A section of the Home tab."""
+
+    title: str
+    items: Sequence[Sequence[Inline]]
+
+
+ReadHomeSection = Callable[[Transaction], HomeSection | None]
+"""Returns a section from what the reader of the Home tab may view; None for no section."""
 
 
 @dataclass(frozen=True)
@@ -25,10 +40,13 @@ class ChatWords:
 
 @dataclass(frozen=True)
 class ChatFeatures:
-    """The parts of all features."""
+    """The parts of a feature, or of all features."""
 
     notices: Sequence[BuildNotice] = ()
+    """Messages about a run, beside its card."""
     words: Sequence[ChatWords] = ()
+    is_quiet: Sequence[IsQuiet] = ()
+    read_home_section: Sequence[ReadHomeSection] = ()
 
     @property
     def help(self) -> Sequence[tuple[str, str]]:

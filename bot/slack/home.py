@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from bot.db import home_queue, runs, search
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.home_queue import Home
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import ScheduleState
 from bot.model.agents import get_agent_name
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run, State
@@ -36,6 +34,7 @@ from bot.slack.blocks import (
     shorten_text,
 )
 from bot.slack.client import CALL_ERRORS, MessageSender, get_error_cause, get_retry_seconds
+from bot.slack.features import HomeSection, ReadHomeSection
 from bot.slack.replies import ANY_RUNBOOK, COMMAND, FORM_ACTION
 from bot.slack.run_buttons import ANSWER, DISCARD, REVIEW_PLAN
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
@@ -46,16 +45,6 @@ from bot.slack.threads import write_or_log
 _MAX_CARDS = 5
 _MAX_LISTED = 8
 _DIVIDER: Block = {"type": "divider"}
-
-
-@dataclass(frozen=True)
-class UpcomingSchedule:
-    """An active schedule."""
-
-    name: str
-    number: int
-    next_time: str
-    """Local time of the next run, as text."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +69,8 @@ class HomeContent:
     running: Sequence[Run]
     recent_changes: Sequence[Run]
     """Changes that have ended, newest first."""
-    upcoming: Sequence[UpcomingSchedule]
+    added: Sequence[HomeSection] = ()
+    """The sections of features."""
 
 
 def render_home(content: HomeContent, *, with_time: bool = True) -> View:
@@ -96,7 +86,9 @@ def render_home(content: HomeContent, *, with_time: bool = True) -> View:
     blocks += _render_section("Your requests", content.own_runs, content, "No requests yet.")
     blocks += _render_section("Running now", content.running, content, "Nothing is running.")
     blocks += _render_section("Recent changes", content.recent_changes, content, "No changes yet.")
-    blocks += _render_upcoming(content)
+    for section in content.added:
+        items = [[*item] for item in section.items[:_MAX_LISTED]]
+        blocks += [header(section.title), rich_text(bullet_list(*items))]
     if with_time:
         blocks.append(context(f"As of {format_date(content.now)}"))
     return {"type": "home", "blocks": blocks}
@@ -186,16 +178,6 @@ def _render_run(run: Run, content: HomeContent) -> list[Inline]:
     return parts
 
 
-def _render_upcoming(content: HomeContent) -> list[Block]:
-    if not content.upcoming:
-        return []
-    items = [
-        [bold(one.name), f" – {one.next_time} – ", code(f"{COMMAND} schedule {one.number}")]
-        for one in content.upcoming[:_MAX_LISTED]
-    ]
-    return [header("Schedules"), rich_text(bullet_list(*items))]
-
-
 _log = logging.getLogger(__name__)
 
 # Longer than one update can take; after that another process may try.
@@ -211,12 +193,17 @@ _GONE_USER_ERRORS = frozenset(
 
 
 class HomeTabs:
-    """Updates Home tabs. Call draw_due_homes() often."""
+    """Updates Home tabs. Call draw_due_homes() often. read_added: of the features."""
 
     def __init__(
-        self, database: Database, view_builder: SlackRunViewBuilder, sender: MessageSender
+        self,
+        database: Database,
+        view_builder: SlackRunViewBuilder,
+        sender: MessageSender,
+        read_added: Sequence[ReadHomeSection] = (),
     ) -> None:
         self._database, self._view_builder, self._sender = database, view_builder, sender
+        self._read_added = read_added
         self._is_drawing = False
 
     def open_home(self, user: str, person: str) -> None:
@@ -313,7 +300,7 @@ class HomeTabs:
                 run for run in active if run.state in _RUNNING_STATES and run.kind == "change"
             ],
             recent_changes=[run for run in latest if _is_change_started(run)],
-            upcoming=_list_upcoming(tx),
+            added=[section for read in self._read_added if (section := read(tx))],
         )
 
 
@@ -342,12 +329,3 @@ def _must_answer(run_view: SlackRunView, home: Home) -> bool:
 
 def _is_change_started(run: Run) -> bool:
     return run.kind == "change" and run.is_ended and run.started_at is not None
-
-
-def _list_upcoming(tx: Transaction) -> list[UpcomingSchedule]:
-    active = [each for each in schedules.list_schedules(tx) if each.state is ScheduleState.ACTIVE]
-    return [
-        UpcomingSchedule(each.timing.name, each.id, at)
-        for each in active
-        for at in each.timing.cron_expression.format_due_times(tx.now, count=1)
-    ]

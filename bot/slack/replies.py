@@ -80,11 +80,6 @@ _COMMAND_HELP = (
     ("who [HOST|AREA|@PERSON]", "owners of hosts and areas, and the roles of people"),
     ("freeze", "active and upcoming freezes"),
     ("tree NAME", "what must fail together before a service is down, and what is down now"),
-    ("schedules", "active and suspended schedules"),
-    (
-        "schedule NAME cron=… -- WORDS HOST…",
-        "request a schedule; alone, its settings; schedule N shows one and how to end it",
-    ),
     ("break-glass WORDS because …", "in an emergency: run without approvals; notifies everyone"),
     ("review N FINDINGS", "review another person's break-glass"),
     ("web", "a personal link that signs you in to the web pages"),

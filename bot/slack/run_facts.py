@@ -7,7 +7,6 @@ from bot.audit import change_log
 from bot.db import view_conditions
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
-from bot.features.schedules import rows as schedules
 from bot.model.agents import format_requester, get_agent_name
 from bot.model.references import hide_references, list_referenced_runs, show_references
 from bot.model.run import Decision, Run, StepRecord
@@ -17,7 +16,8 @@ from bot.policy import NoPolicyError, Person, Policy, PolicySource
 from bot.policy.people import Area
 from bot.queries.questions import Discussion, get_answerer
 from bot.queries.run_view import RunView, Viewer, build_run_view
-from bot.slack.run_notices import BuildNotice, NoticeContext, RunNotice
+from bot.slack.features import NO_FEATURES, ChatFeatures
+from bot.slack.run_notices import NoticeContext, RunNotice
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class SlackRunView:
     log_reference: str = ""
     """Number and start of the hash of its last entry in the change log."""
     is_quiet: bool = False
-    """Whether a schedule requested it and it ended like the previous time."""
+    """Whether it is not posted."""
     owners: Sequence[Approver] = ()
     """Owners of its area."""
     notices: Sequence[RunNotice] = ()
@@ -118,7 +118,7 @@ class SlackRunView:
 class SlackRunViewBuilder:
     """Builds views of runs.
 
-    team: our Slack workspace. base_url: of the web pages, or "". notices: of the features.
+    team: our Slack workspace. base_url: of the web pages, or "".
     """
 
     def __init__(
@@ -127,10 +127,10 @@ class SlackRunViewBuilder:
         *,
         team: str,
         base_url: str,
-        notices: Sequence[BuildNotice] = (),
+        features: ChatFeatures = NO_FEATURES,
     ) -> None:
         self._policies, self.workspace = policies, team
-        self.base_url, self._notices = base_url.rstrip("/"), notices
+        self.base_url, self._features = base_url.rstrip("/"), features
 
     def build_slack_run_view(self, tx: Transaction, run_id: int) -> SlackRunView:
         """Build the view of a run. Raises NoSuchRun.
@@ -149,7 +149,7 @@ class SlackRunViewBuilder:
             requester=run.origin.user if run.origin.source == "slack" else "",
             page_url=f"{self.base_url}/runs/{run_id}" if self.base_url else "",
             log_reference=_format_log_reference(tx, run_id),
-            is_quiet=bool(run.origin.schedule_id) and not schedules.has_different_outcome(tx, run),
+            is_quiet=any(is_quiet(tx, run) for is_quiet in self._features.is_quiet),
         )
         return slack_view if policy is None else self._add_policy_facts(tx, slack_view, policy)
 
@@ -257,7 +257,7 @@ class SlackRunViewBuilder:
             return self._get_slack_user(known) if known else ""
 
         asked = NoticeContext(tx, policy, run, self.base_url, find_user)
-        yield from filter(None, (build(asked) for build in self._notices))
+        yield from filter(None, (build(asked) for build in self._features.notices))
 
     def _list_owners(self, policy: Policy, area: Area | None) -> list[Approver]:
         known = [policy.find_person(owner) for owner in (area.owners if area else ())]

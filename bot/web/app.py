@@ -7,7 +7,6 @@ from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from bot.features.schedules import pages as schedules
 from bot.web import (
     access,
     bans,
@@ -53,7 +52,6 @@ _ROUTER_MODULES = (
     saved_views,
     request,
     health_page,
-    schedules,
     access,
     policy,
     redundancy,

@@ -1,40 +1,10 @@
-"""Badges of schedules, due times, hosts and runbooks, and tiles of hosts. Pure."""
+"""Badges of hosts and runbooks, and tiles of hosts. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bot.features.schedules.rows import FireOutcome, ScheduleState
 from bot.model.run_states import StatusDisplay, Tone
 from bot.queries.host_status import HostKeyKind, Reachability
-
-SCHEDULE_BADGES: Mapping[ScheduleState, StatusDisplay] = {
-    ScheduleState.ACTIVE: StatusDisplay(
-        "Active", Tone.SUCCESS, "clock", "It starts runs at its due times."
-    ),
-    ScheduleState.SUSPENDED: StatusDisplay(
-        "Suspended", Tone.WARNING, "ban", "It starts no runs until resumed."
-    ),
-    ScheduleState.LAPSED: StatusDisplay(
-        "Approval expired", Tone.WARNING, "clock", "It starts no runs until it is approved again."
-    ),
-    ScheduleState.ENDED: StatusDisplay("Ended", Tone.NEUTRAL, "back", "It starts no more runs."),
-}
-
-FIRE_BADGES: Mapping[FireOutcome, StatusDisplay] = {
-    FireOutcome.FIRED: StatusDisplay("Fired", Tone.SUCCESS, "check", "It started a run."),
-    FireOutcome.LATER: StatusDisplay(
-        "Upcoming", Tone.INFO, "clock", "The run starts at its due time."
-    ),
-    FireOutcome.SKIPPED: StatusDisplay(
-        "Skipped", Tone.NEUTRAL, "ban", "Something prevented the run."
-    ),
-    FireOutcome.MISSED: StatusDisplay(
-        "Missed", Tone.WARNING, "question", "Keyturn was not running then."
-    ),
-    FireOutcome.REFUSED: StatusDisplay(
-        "Refused", Tone.DANGER, "ban", "The policy no longer allows it."
-    ),
-}
 
 REACHABILITY_BADGES: Mapping[Reachability, StatusDisplay] = {
     Reachability.REACHABLE: StatusDisplay(

@@ -4,8 +4,6 @@ from fastapi import APIRouter, Response
 
 from bot.db import break_glass, runs, search
 from bot.db.database import Transaction
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import ScheduleState
 from bot.model.run import Run, State
 from bot.model.times import to_datetime, to_microseconds
 from bot.policy import Policy
@@ -44,8 +42,6 @@ def show_home(visit: Visit) -> Response:
             if pages.build_tiles
             for tile in pages.build_tiles(tx)
         ]
-        # By due time, the active ones first.
-        known = schedules.list_schedules(tx)
     return visit.render(
         "home.html",
         mine=inbox.runs,
@@ -58,9 +54,6 @@ def show_home(visit: Visit) -> Response:
         proposals=proposals,
         failed_count=len(failed),
         tiles=tiles,
-        next_schedule=next(
-            (one for one in known if one.state is ScheduleState.ACTIVE and one.due_at), None
-        ),
         votes=votes,
         now=now,
         freezes=_list_active_freezes(visit.policy, now),

@@ -14,7 +14,7 @@ class PageLink:
     """A link on a page of the core."""
 
     place: str
-    """Where it stands: `hosts`, `host`, `policy`, `results` or `run log`."""
+    """Where it stands: `menu`, `hosts`, `host`, `policy`, `results`, `run log` or `freeze`."""
     label: str
     find_address: Callable[..., str]
     """Returns its address from the variables of that place, which the template names; "" for no
@@ -29,6 +29,9 @@ class HomeTile:
     count: str
     label: str
     address: str
+    due_at: int = 0
+    """A time to show instead of a count, in microseconds since 1970; 0 for none."""
+    is_problem: bool = True
 
 
 @dataclass(frozen=True)

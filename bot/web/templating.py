@@ -138,8 +138,6 @@ def load_templates() -> Jinja2Templates:
         "format_clock": format_clock,
         "statuses": run_states.RUN_STATUS_DISPLAYS,
         "step_badge": run_states.STEP_STATE_DISPLAYS,
-        "schedule_badge": badges.SCHEDULE_BADGES,
-        "fire_badge": badges.FIRE_BADGES,
         "reachability_badge": badges.REACHABILITY_BADGES,
         "host_key_badge": badges.HOST_KEY_BADGES,
         "effect_badge": badges.EFFECT_BADGES,

@@ -26,6 +26,16 @@ BuildHostDuties = Callable[["WorkflowContext", Event], Sequence[Callable[[], obj
 
 
 @dataclass(frozen=True)
+class ScheduleHooks:
+    """What becomes of requests for schedules; without them they are refused."""
+
+    start_schedule: Callable[["WorkflowContext", Transaction, Run], Run]
+    """Starts the schedule of an approved request, which ends its run."""
+    get_founding_run: Callable[["WorkflowContext", Transaction, Run], Run]
+    """Returns the request whose approvals count for a run of a schedule. Raises GateRefused."""
+
+
+@dataclass(frozen=True)
 class WorkflowHooks:
     """What features do at each place, in the order of the features."""
 
@@ -35,6 +45,7 @@ class WorkflowHooks:
     list_plan_notes: Sequence[ListPlanNotes] = ()
     read_value_facts: Sequence[ReadValueFacts] = ()
     build_host_duties: Sequence[BuildHostDuties] = ()
+    schedules: ScheduleHooks | None = None
 
 
 NO_WORKFLOW_HOOKS = WorkflowHooks()

@@ -6,10 +6,10 @@ the first of them matters, so one part undoes them all.
 
 from collections.abc import Iterator, Sequence
 
-from bot.db import runs
+from bot.audit import change_log, events
+from bot.db import runs, view_conditions
 from bot.db.database import Transaction
-from bot.features.schedules import rows as schedules
-from bot.model.errors import InvalidRequestError
+from bot.model.errors import InvalidRequestError, NoSuchSchedule
 from bot.model.run import RequestTerms, Run
 from bot.model.sequence import LEFT_OUT, NOT_UNDONE, UNDO, UNDONE_RUNS, UndoSelection
 from bot.model.times import format_utc
@@ -17,7 +17,6 @@ from bot.policy import Policy
 from bot.queries.folded_runs import FoldedRuns, describe_left_out, fold_host
 from bot.workflow.context import WorkflowContext
 from bot.workflow.sequences import build_part, record_sequence
-from bot.workflow.visibility import require_view_of_schedule
 
 _MAX_FIRES = 200
 
@@ -32,9 +31,7 @@ def request_undo_of_selection(
         NoSuchSchedule: The schedule does not exist, or the person may not view it.
     """
     policy = context.policies.get_policy()
-    if selection.schedule:
-        require_view_of_schedule(context, selection.schedule, person=terms.person)
-    elif not selection.since or not (selection.person or selection.token):
+    if not selection.schedule and not (selection.since and (selection.person or selection.token)):
         raise InvalidRequestError("name a person or a token, and since when; or a schedule")
     with context.database.reading(policy.get_view_rights(terms.person)) as tx:
         found = (
@@ -67,14 +64,26 @@ def _list_runs(tx: Transaction, selection: UndoSelection) -> list[Run]:
 
 
 def _list_fired_runs(tx: Transaction, selection: UndoSelection) -> list[Run]:
-    fires = schedules.list_fires(tx, selection.schedule, most=_MAX_FIRES)
-    fired = [fire for fire in fires if fire.run is not None]
+    fired = _list_fires(tx, selection.schedule)[-_MAX_FIRES:]
     first = selection.since or max((fire.due_at for fire in fired), default=0)
     until = selection.until or tx.now
-    numbers = [fire.run for fire in fired if first <= fire.due_at <= until and fire.run]
+    numbers = [fire.fired_run for fire in fired if first <= fire.due_at <= until]
     return [
         run for n in sorted(numbers) for run in runs.list_children(tx, n) or [runs.get_run(tx, n)]
     ]
+
+
+def _list_fires(tx: Transaction, schedule: int) -> list[events.Fired]:
+    """Return which runs a schedule has fired, as the log says, in the order of their due times."""
+    started = change_log.list_entries_naming(tx, events.Scheduled.kind, "schedule", schedule)
+    founding = [entry.run for entry in started if entry.run is not None]
+    if not view_conditions.list_viewable(tx, founding):
+        raise NoSuchSchedule(f"there is no schedule {schedule}")
+    fired = change_log.list_run_entries_naming(
+        tx, events.Fired.kind, founding[0], "schedule", schedule
+    )
+    found = [entry.event for entry in fired if isinstance(entry.event, events.Fired)]
+    return sorted(found, key=lambda fire: fire.due_at)
 
 
 def _is_in_area(policy: Policy, run: Run, area: str) -> bool:

@@ -1,7 +1,6 @@
-"""Check the right to view a run or schedule before a person acts on it."""
+"""Check the right to view a run before a person acts on it."""
 
 from bot.db import runs
-from bot.features.schedules import rows as schedules
 from bot.workflow.context import WorkflowContext
 
 
@@ -15,12 +14,3 @@ def require_view(context: WorkflowContext, number: int, *, person: str) -> None:
         return
     with context.database.reading(policy.get_view_rights(person)) as tx:
         runs.get_run(tx, number)
-
-
-def require_view_of_schedule(context: WorkflowContext, number: int, *, person: str) -> None:
-    """Raise NoSuchSchedule if it does not exist, or the person may not view it."""
-    policy = context.policies.get_policy()
-    if policy.find_person(person) is None:
-        return
-    with context.database.reading(policy.get_view_rights(person)) as tx:
-        schedules.get_schedule(tx, number)

@@ -16,6 +16,7 @@ from bot.db import break_glass, locks
 from bot.db.database import Database
 from bot.features.drift import rows as drift
 from bot.features.schedules import rows as schedules
+from bot.features.schedules.actions import ScheduleActions
 from bot.model.run import RequestTerms, Run
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
@@ -153,7 +154,7 @@ def _set_lamp(host: str, value: str = "on") -> SetSwitch:
 
 
 def _schedule(harness: Harness, host: str, name: str, person: str) -> int:
-    run = harness.service.schedules.request_schedule(
+    run = harness.service.bind(ScheduleActions).request_schedule(
         [ShowSwitches(host=host)],
         host_pattern="",
         person=person,

@@ -105,6 +105,7 @@ def test_doctor_lists_one_result_for_each_subject(clinic: Clinic):
         "second-factor key",
         "database",
         "change log",
+        "schedules",
         "witness",
         "pages",
         "bot token",

@@ -24,11 +24,12 @@ from bot.db import runs, search, tables
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.runs import ConcurrentUpdateError
 from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import FireOutcome
+from bot.features.schedules import runner
+from bot.features.schedules.actions import ScheduleActions
 from bot.model import signing
 from bot.model.errors import TooLate
 from bot.model.run import RequestTerms, State
-from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
+from bot.model.schedule import FireOutcome, Overlap, ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
 from bot.service import KeyturnService
 from bot.workflow import approvals
@@ -185,7 +186,7 @@ def run_clock(place: Place) -> None:
     while True:
         # As the clock does, which looks again later.
         with suppress(StoreUnavailable):
-            service.fire_due_schedules()
+            service.bind(runner.fire_due_schedules)
 
 
 def approve_without_check(
@@ -387,7 +388,7 @@ def _add_overdue_schedule(service: KeyturnService, database: Database) -> int:
     hours = parse_cron(f"0 {','.join(map(str, at))} * * *", "UTC")
     timing = ScheduleTiming("tick", hours, overlap=Overlap.QUEUE, catch_up=TICKS)
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
-    run = service.schedules.request_schedule(
+    run = service.bind(ScheduleActions).request_schedule(
         [lamp], host_pattern="", person="dora", origin=WEB, timing=timing
     )
     service.advance_run(run.id)

@@ -7,8 +7,9 @@ from html import unescape
 import pytest
 
 from bot.cli.formatting import format_run_details
-from bot.features.schedules import approval as schedule_approval
+from bot.features.schedules import approval
 from bot.features.schedules import rows as schedules
+from bot.features.schedules.actions import ScheduleActions
 from bot.model.run import Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.slack.run_facts import SlackRunViewBuilder
@@ -59,7 +60,7 @@ each_door = pytest.mark.parametrize("door", DOORS)
 
 def _schedule(harness: Harness, *what: AnyRunbook) -> Run:
     spelled = "lb*" if len(what) > 1 else ""
-    run = harness.service.schedules.request_schedule(
+    run = harness.service.bind(ScheduleActions).request_schedule(
         what, host_pattern=spelled, person="dora", origin=WEB, timing=HOURLY
     )
     harness.run_queued_work()
@@ -143,10 +144,8 @@ def test_schedule_approved_with_an_empty_plan_lapses_when_a_host_key_changes(har
     path.write_text(path.read_text().replace("AAAAIH7t6", "AAAAIH7t7"))
     with harness.database.reading() as tx:
         [schedule] = schedules.list_schedules(tx)
-        with pytest.raises(
-            schedule_approval.ScheduleNotApproved, match="host key of lb1 has changed"
-        ):
-            schedule_approval.check_schedule_approval(harness.context, tx, schedule, run)
+        with pytest.raises(approval.ScheduleNotApproved, match="host key of lb1 has changed"):
+            approval.check_schedule_approval(harness.context, tx, schedule, run)
 
 
 @each_door

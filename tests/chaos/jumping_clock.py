@@ -18,6 +18,8 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import select
 
 from bot.db import tables
+from bot.features.schedules import runner
+from bot.features.schedules.actions import ScheduleActions
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
@@ -58,7 +60,7 @@ class ScheduleSimulation:
     def _create_schedule(self, n: int, zone: str) -> int:
         runbook = SetSwitch(host="lb1", name=f"z{n}", value="on")
         timing = ScheduleTiming(zone, parse_cron(_CRON, zone))
-        run = self.harness.service.schedules.request_schedule(
+        run = self.harness.service.bind(ScheduleActions).request_schedule(
             [runbook], host_pattern="", person="dora", origin=WEB, timing=timing
         )
         self.harness.run_queued_work()
@@ -86,7 +88,7 @@ class ScheduleSimulation:
             for name in switches:
                 switches[name] = "off"
         self.harness.service.recover_expired_leases()
-        self.harness.service.fire_due_schedules()
+        self.harness.service.bind(runner.fire_due_schedules)
         self.harness.service.wake_stalled_runs()
         self.harness.run_queued_work()
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.features.schedules.rows import FireOutcome
 from bot.model.run import State
+from bot.model.schedule import FireOutcome
 from tests.bot.model.test_schedule import ZONES
 from tests.chaos.jumping_clock import CLOCK_VARIABLE, list_moments
 from tests.chaos.report import NAME, Record

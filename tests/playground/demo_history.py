@@ -17,6 +17,7 @@ from bot.db import migrations, outbox, runs, tables
 from bot.db.database import Database, Transaction
 from bot.db.host_contacts import ContactRecorder
 from bot.features import load_hooks
+from bot.features.schedules.actions import ScheduleActions
 from bot.model import request_form, signing
 from bot.model.run import RequestOrigin, RequestTerms, State
 from bot.model.schedule import parse_timing
@@ -138,7 +139,7 @@ def request_open_runs(service: KeyturnService) -> None:
     ):
         request = _parse(words)
         service.request_run(request, RequestTerms(person, web, reason, plan_only=plan_only))
-    service.schedules.request_schedule(
+    service.bind(ScheduleActions).request_schedule(
         [_parse("hidepid show nas1")],
         host_pattern="",
         person="stan",

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from bot.api.deps import CollectMetrics
     from bot.cli.sections import AddedCommand
     from bot.queries.digest import BuildDigest
-    from bot.slack.features import ChatWords
-    from bot.slack.run_notices import BuildNotice
+    from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
     from bot.workflow.hooks import WorkflowHooks
 
@@ -54,16 +53,10 @@ def _load_routes() -> "Sequence[APIRouter]":
     return [router]
 
 
-def _load_words() -> "Sequence[ChatWords]":
-    from bot.features.drift.chat import WORDS
+def _load_chat() -> "ChatFeatures":
+    from bot.features.drift.chat import CHAT
 
-    return [WORDS]
-
-
-def _load_notices() -> "Sequence[BuildNotice]":
-    from bot.features.drift.chat import build_drift_alert
-
-    return [build_drift_alert]
+    return CHAT
 
 
 def _load_metrics() -> "Sequence[CollectMetrics]":
@@ -84,8 +77,7 @@ FEATURE = Feature(
     load_commands=_load_commands,
     load_pages=_load_pages,
     load_routes=_load_routes,
-    load_words=_load_words,
-    load_notices=_load_notices,
+    load_chat=_load_chat,
     load_metrics=_load_metrics,
     load_digest=_load_digest,
 )

@@ -31,7 +31,7 @@ from bot.slack.blocks import (
     rich_text_section,
     shorten_text,
 )
-from bot.slack.features import AnswerCommand, ChatWords
+from bot.slack.features import AnswerCommand, ChatFeatures, ChatWords
 from bot.slack.parsing import TypedCommand, parse_number, split_ticket
 from bot.slack.run_notices import NoticeContext, RunNotice
 from connectors.command import quote_text
@@ -53,9 +53,6 @@ def _build_handlers(service: KeyturnService, database: Database) -> Mapping[str,
     return {"drift": DriftCommands(service, database).answer_drift_command}
 
 
-WORDS = ChatWords(_HELP, _build_handlers)
-
-
 def build_drift_alert(context: NoticeContext) -> RunNotice | None:
     """Return what changed outside Keyturn on the host of a run, for the channel of its area."""
     keys = list_announced_keys(context.tx, context.run)
@@ -75,6 +72,9 @@ def build_drift_alert(context: NoticeContext) -> RunNotice | None:
         [rich_text(rich_text_section(bold(title)), bullet_list(*items), *page)],
     )
     return RunNotice(f"drift {keys[0].announced_at}", message)
+
+
+CHAT = ChatFeatures(notices=[build_drift_alert], words=[ChatWords(_HELP, _build_handlers)])
 
 
 class DriftCommands:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from bot.cli.sections import AddedCommand
-    from bot.slack.run_notices import BuildNotice
+    from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
 
 
@@ -32,10 +32,11 @@ def _load_routes() -> "Sequence[APIRouter]":
     return [router]
 
 
-def _load_notices() -> "Sequence[BuildNotice]":
+def _load_chat() -> "ChatFeatures":
     from bot.features.erasure.notices import build_declined_erasure
+    from bot.slack.features import ChatFeatures
 
-    return [build_declined_erasure]
+    return ChatFeatures(notices=[build_declined_erasure])
 
 
 FEATURE = Feature(
@@ -43,5 +44,5 @@ FEATURE = Feature(
     load_commands=_load_commands,
     load_pages=_load_pages,
     load_routes=_load_routes,
-    load_notices=_load_notices,
+    load_chat=_load_chat,
 )

@@ -4,13 +4,10 @@ from collections.abc import Iterator, Sequence
 
 from bot.db import break_glass, runs
 from bot.db.database import Transaction
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import ScheduleState
-from bot.model.times import format_deadline
 from bot.policy import Policy
 from bot.queries.digest import BuildDigest
 
-_LAPSE_DAYS, _DAY, _MAX_LINES = 28, 86_400_000_000, 10
+_MAX_LINES = 10
 
 
 def render_digest(
@@ -23,7 +20,6 @@ def render_digest(
     owned = {area.name for area in policy.organisation.areas.values() if person in area.owners}
     sections = [
         ("Needs a review by another person", [*_iterate_reviews(tx, policy, owned)]),
-        (f"Schedules that lapse within {_LAPSE_DAYS} days", [*_iterate_schedules(tx, owned)]),
         *((one.title, one.lines) for build in added for one in build(tx, policy, owned)),
     ]
     return "\n\n".join(_render_section(title, lines) for title, lines in sections)
@@ -40,11 +36,3 @@ def _iterate_reviews(tx: Transaction, policy: Policy, owned: set[str]) -> Iterat
         run = runs.get_run(tx, one.run)
         if owned & {*run.areas}:
             yield f"run {run.id}: {policy.get_person_name(one.person)} {one.deed}, {run.title}"
-
-
-def _iterate_schedules(tx: Transaction, owned: set[str]) -> Iterator[str]:
-    for one in schedules.list_schedules(tx):
-        if one.state is ScheduleState.ACTIVE and one.lapses_at - tx.now < _LAPSE_DAYS * _DAY:
-            run = runs.get_run(tx, one.run)
-            if run.required_approvals and owned & {*run.areas}:
-                yield f"schedule {one.id}: {run.title}, until {format_deadline(one.lapses_at)}"

@@ -16,14 +16,12 @@ from bot.db.runs import NoSuchRun
 from bot.feature import ServerContext
 from bot.features.notices.digest import render_digest
 from bot.features.notices.mail_server import MailServer
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import ScheduleState
 from bot.integrations import webhook_queue
 from bot.integrations.safe_http import DeliveryError
 from bot.integrations.webhook_queue import PendingDelivery
 from bot.model.times import format_deadline, to_datetime, to_microseconds
 from bot.policy import NoPolicyError, Policy, PolicySource
-from bot.queries.digest import BuildDigest
+from bot.queries.digest import BuildDigest, ListEnds, is_near_end
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +29,8 @@ log = logging.getLogger(__name__)
 PREFIX = "mail:"
 _ABOUT_RUNS = (events.BreakGlassActivated, events.ReviewRequired, events.ScheduleLapsesSoon)
 _CLAIM_SECONDS = 120.0
-_DAY = 86_400_000_000
 # How long before the end people get a notice, and how often Keyturn looks for that.
-_DELEGATION_DAYS, _SCHEDULE_DAYS, _CHECK_MICROSECONDS = 2, 14, 600_000_000
+_DELEGATION_DAYS, _CHECK_MICROSECONDS = 2, 600_000_000
 _DIGEST_HOUR = 7
 
 
@@ -55,6 +52,7 @@ def build_notice_sender(context: ServerContext) -> "NoticeSender":
         context.database,
         base_url=settings.address,
         digest=context.digest,
+        ends=context.ends,
     )
 
 
@@ -62,6 +60,7 @@ class NoticeSender:
     """Sends notices by e-mail.
 
     base_url: the address of the pages. digest: the sections that features add to the digest.
+    ends: what they have that ends soon.
     """
 
     def __init__(
@@ -72,9 +71,11 @@ class NoticeSender:
         *,
         base_url: str,
         digest: Sequence[BuildDigest] = (),
+        ends: Sequence[ListEnds] = (),
     ) -> None:
         self._server, self._policies, self._database = server, policies, database
         self._base_url, self._next_check, self._digest = base_url, 0, digest
+        self._ends = ends
 
     def send_due_notices(self) -> None:
         """Create the notices of new entries, and send what is due."""
@@ -86,7 +87,7 @@ class NoticeSender:
             is_new = webhook_queue.is_behind(tx, PREFIX)
             if tx.now >= self._next_check:
                 self._next_check = tx.now + _CHECK_MICROSECONDS
-                is_new = any(True for _ in _iterate_missing_entries(tx)) or is_new
+                is_new = any(True for _ in _iterate_missing_entries(tx, self._ends)) or is_new
         if is_new:
             self._create_notices(policy)
         with self._database.reading() as tx:
@@ -98,7 +99,7 @@ class NoticeSender:
         with self._database.transaction() as tx:
             # Only one of several processes writes the entries.
             change_log.lock_log(tx)
-            change_log.append_entries(tx, [*_iterate_missing_entries(tx)])
+            change_log.append_entries(tx, [*_iterate_missing_entries(tx, self._ends)])
             webhook_queue.read_new_notices(
                 tx, PREFIX, lambda entry: _list_recipients(tx, policy, entry)
             )
@@ -148,10 +149,10 @@ class NoticeSender:
         return _render_notice(tx, policy, entry)
 
 
-def _iterate_missing_entries(tx: Transaction) -> Iterator[EntryDraft]:
+def _iterate_missing_entries(tx: Transaction, ends: Sequence[ListEnds]) -> Iterator[EntryDraft]:
     """Yield entries about what ends soon and has none yet, and of the digest."""
     for one in delegations.list_active_delegations(tx):
-        if _is_near_end(tx.now, one.created_at, one.ends_at, _DELEGATION_DAYS) and not (
+        if is_near_end(tx.now, one.created_at, one.ends_at, days=_DELEGATION_DAYS) and not (
             change_log.list_entries_naming(
                 tx, events.DelegationEndsSoon.kind, "delegation", one.id
             )
@@ -164,18 +165,8 @@ def _iterate_missing_entries(tx: Transaction) -> Iterator[EntryDraft]:
                     ends_at=one.ends_at,
                 )
             )
-    for one in schedules.list_schedules(tx):
-        if (
-            one.state is ScheduleState.ACTIVE
-            and _is_near_end(tx.now, one.created_at, one.lapses_at, _SCHEDULE_DAYS)
-            # A schedule that needs no approval does not lapse.
-            and runs.get_run(tx, one.run).required_approvals
-            and not change_log.list_entries_of_run(tx, one.run, [events.ScheduleLapsesSoon.kind])
-        ):
-            lapses = events.ScheduleLapsesSoon(
-                schedule=one.id, owner=one.owner, lapses_at=one.lapses_at
-            )
-            yield EntryDraft(lapses, run=one.run)
+    for list_ends in ends:
+        yield from list_ends(tx)
     now = to_datetime(tx.now)
     monday = now.replace(hour=_DIGEST_HOUR, minute=0, second=0, microsecond=0) - timedelta(
         days=now.weekday()
@@ -183,11 +174,6 @@ def _iterate_missing_entries(tx: Transaction) -> Iterator[EntryDraft]:
     last = change_log.get_last_entry_of_kind(tx, events.DigestDue.kind)
     if now >= monday and (last is None or last.at < to_microseconds(monday)):
         yield EntryDraft(events.DigestDue())
-
-
-def _is_near_end(now: int, begins_at: int, ends_at: int, days: int) -> bool:
-    """Return whether it ends soon. What is as short as that ends without a notice."""
-    return ends_at - now < days * _DAY < ends_at - begins_at
 
 
 def _list_recipients(tx: Transaction, policy: Policy, entry: Entry) -> Sequence[str]:

@@ -5,17 +5,15 @@ from dataclasses import replace
 
 from bot.audit import change_log, events
 from bot.db import runs
-from bot.features.schedules import approval as schedule_approval
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import Schedule, ScheduleState
+from bot.features.schedules import approval, rows
+from bot.features.schedules.rows import Schedule
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, RequestTerms, Run
-from bot.model.schedule import CronExpression, ScheduleTiming
+from bot.model.schedule import ScheduleState, ScheduleTiming
 from bot.policy import Policy
 from bot.workflow import requests
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import record_request, shorten_reason
-from bot.workflow.visibility import require_view_of_schedule
 from runbooks import AnyRunbook
 
 # What the log records when a schedule comes into a state.
@@ -55,50 +53,45 @@ class ScheduleActions:
             )
         return requests.create_request(self._context, runbooks[0], terms)
 
-    def list_timetables(self) -> Mapping[int, CronExpression]:
-        """Return the cron expression of each active schedule, by its number."""
-        with self._context.database.reading() as tx:
-            return {n: timing.cron_expression for n, timing in schedules.list_timings(tx).items()}
-
     def suspend_schedule(self, number: int, *, person: str, reason: str = "") -> Schedule:
         """Suspend a schedule until it is resumed."""
-        require_view_of_schedule(self._context, number, person=person)
+        _require_view(self._context, number, person=person)
         return _set_state(
             self._context, number, ScheduleState.SUSPENDED, person=person, reason=reason
         )
 
     def end_schedule(self, number: int, *, person: str, reason: str = "") -> Schedule:
         """End a schedule for good."""
-        require_view_of_schedule(self._context, number, person=person)
+        _require_view(self._context, number, person=person)
         return _set_state(self._context, number, ScheduleState.ENDED, person=person, reason=reason)
 
     def resume_schedule(self, number: int, *, person: str) -> Schedule:
         """Resume a schedule from its next due time; runs missed meanwhile stay missed."""
-        require_view_of_schedule(self._context, number, person=person)
+        _require_view(self._context, number, person=person)
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
-            schedule = schedules.lock_schedule(tx, number)
+            schedule = rows.lock_schedule(tx, number)
             founding = runs.get_run(tx, schedule.run)
             _check_can_manage(policy, founding, schedule, person)
             if schedule.state is not ScheduleState.SUSPENDED:
                 raise TooLate(f"schedule {number} is {schedule.state}")
             try:
-                schedule_approval.check_schedule_approval(self._context, tx, schedule, founding)
-            except schedule_approval.ScheduleNotApproved as error:
+                approval.check_schedule_approval(self._context, tx, schedule, founding)
+            except approval.ScheduleNotApproved as error:
                 raise TooLate(str(error)) from None
-            schedules.set_schedule_state(tx, schedule, ScheduleState.ACTIVE, "")
+            rows.set_schedule_state(tx, schedule, ScheduleState.ACTIVE, "")
             resumed = events.ScheduleResumed(schedule=number)
             change_log.append_entry(tx, resumed, run=schedule.run, person=person)
-            return schedules.get_schedule(tx, number)
+            return rows.get_schedule(tx, number)
 
     def take_over_schedule(
         self, number: int, *, person: str, origin: RequestOrigin, reason: str = ""
     ) -> Run:
         """Request the same schedule with a new owner; once it is approved, the old one ends."""
-        require_view_of_schedule(self._context, number, person=person)
+        _require_view(self._context, number, person=person)
         policy = self._context.policies.get_policy()
         with self._context.database.transaction() as tx:
-            schedule = schedules.get_schedule(tx, number)
+            schedule = rows.get_schedule(tx, number)
             if schedule.state is ScheduleState.ENDED:
                 raise TooLate(f"schedule {number} has ended: {schedule.reason}")
             founding = runs.get_run(tx, schedule.run)
@@ -127,20 +120,29 @@ class ScheduleActions:
             return record_request(self._context, tx, policy, new, children)
 
 
+def _require_view(context: WorkflowContext, number: int, *, person: str) -> None:
+    """Raise NoSuchSchedule if it does not exist, or the person may not view it."""
+    policy = context.policies.get_policy()
+    if policy.find_person(person) is None:
+        return
+    with context.database.reading(policy.get_view_rights(person)) as tx:
+        rows.get_schedule(tx, number)
+
+
 def _set_state(
     context: WorkflowContext, number: int, state: ScheduleState, *, person: str, reason: str
 ) -> Schedule:
     policy, reason = context.policies.get_policy(), shorten_reason(reason)
     with context.database.transaction() as tx:
-        schedule = schedules.lock_schedule(tx, number)
+        schedule = rows.lock_schedule(tx, number)
         _check_can_manage(policy, runs.get_run(tx, schedule.run), schedule, person)
         if schedule.state in {state, ScheduleState.ENDED}:
             raise TooLate(f"schedule {number} is {schedule.state} already")
         text = f"by {policy.get_person_name(person)}" + (f": {reason}" if reason else "")
-        schedules.set_schedule_state(tx, schedule, state, text)
+        rows.set_schedule_state(tx, schedule, state, text)
         left = SCHEDULE_STATE_EVENTS[state](schedule=number, reason=reason)
         change_log.append_entry(tx, left, run=schedule.run, person=person)
-        return schedules.get_schedule(tx, number)
+        return rows.get_schedule(tx, number)
 
 
 def _check_can_manage(policy: Policy, founding_run: Run, schedule: Schedule, person: str) -> None:

@@ -3,13 +3,14 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from bot.db import runs
-from bot.db.database import Database
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import Fire, Schedule, ScheduleState
+from bot.db.database import Database, Transaction
+from bot.features.schedules import rows
+from bot.features.schedules.actions import ScheduleActions
+from bot.features.schedules.rows import Fire, Schedule
 from bot.model import request_form
 from bot.model.request_form import InvalidValuesError
 from bot.model.run import RequestOrigin, Run
-from bot.model.schedule import SETTING_HINTS, parse_timing
+from bot.model.schedule import SETTING_HINTS, ScheduleState, parse_timing
 from bot.model.text import format_count
 from bot.service import KeyturnService
 from bot.slack import replies
@@ -23,19 +24,58 @@ from bot.slack.blocks import (
     rich_text,
     rich_text_section,
 )
+from bot.slack.features import AnswerCommand, ChatFeatures, ChatWords, HomeSection
 from bot.slack.parsing import TypedCommand, parse_number
 from connectors.command import quote_text
 
 _MAX_FIRES = 5
 _MAX_LISTED = 30
 _USAGE = "schedule NAME cron=… [zone=…] -- WORDS HOST…"
+_HELP = (
+    ("schedules", "active and suspended schedules"),
+    (
+        "schedule NAME cron=… -- WORDS HOST…",
+        "request a schedule; alone, its settings; schedule N shows one and how to end it",
+    ),
+)
+
+
+def _build_handlers(service: KeyturnService, database: Database) -> Mapping[str, AnswerCommand]:
+    commands = ScheduleCommands(service, database)
+    return {
+        "schedule": commands.answer_schedule_command,
+        "schedules": commands.list_schedules,
+    }
+
+
+def _read_home_section(tx: Transaction) -> HomeSection | None:
+    """List the next due time of each active schedule."""
+    items = [
+        [bold(each.timing.name), f" – {at} – ", code(f"{replies.COMMAND} schedule {each.id}")]
+        for each in rows.list_schedules(tx)
+        if each.state is ScheduleState.ACTIVE
+        for at in each.timing.cron_expression.format_due_times(tx.now, count=1)
+    ]
+    return HomeSection("Schedules", items) if items else None
+
+
+def _is_quiet(tx: Transaction, run: Run) -> bool:
+    """Return whether a schedule requested it and it ended like the previous time."""
+    return bool(run.origin.schedule_id) and not rows.has_different_outcome(tx, run)
+
+
+CHAT = ChatFeatures(
+    words=[ChatWords(_HELP, _build_handlers)],
+    is_quiet=[_is_quiet],
+    read_home_section=[_read_home_section],
+)
 
 
 class ScheduleCommands:
     """Answers commands about schedules, with None if the card that follows is the answer."""
 
     def __init__(self, service: KeyturnService, database: Database) -> None:
-        self._service, self._database = service, database
+        self._database, self._keeping = database, service.bind(ScheduleActions)
         self._actions: Mapping[str, Callable[[int, TypedCommand], Message | None]] = {
             "suspend": self._suspend_schedule,
             "resume": self._resume_schedule,
@@ -47,12 +87,10 @@ class ScheduleCommands:
         """List the active and suspended schedules that the person may view."""
         with self._database.reading(command.view_rights) as tx:
             found = [
-                each
-                for each in schedules.list_schedules(tx)
-                if each.state is not ScheduleState.ENDED
+                each for each in rows.list_schedules(tx) if each.state is not ScheduleState.ENDED
             ]
             requested_runs = {each.id: runs.get_run(tx, each.run) for each in found[:_MAX_LISTED]}
-            missed = schedules.count_missed(tx)
+            missed = rows.count_missed(tx)
         if not found:
             return replies.build_text_reply(
                 f"No schedules yet. To request one, type {replies.COMMAND} {_USAGE}"
@@ -98,7 +136,7 @@ class ScheduleCommands:
             )
         except InvalidValuesError as problem:
             return replies.render_invalid_values(runbook, problem)
-        run = self._service.schedules.request_schedule(
+        run = self._keeping.request_schedule(
             requests,
             host_pattern=spelled,
             person=command.person,
@@ -110,10 +148,10 @@ class ScheduleCommands:
 
     def _show_schedule(self, number: int, command: TypedCommand) -> Message:
         with self._database.reading(command.view_rights) as tx:
-            schedule = schedules.get_schedule(tx, number)
+            schedule = rows.get_schedule(tx, number)
             run = runs.get_run(tx, schedule.run)
-            fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
-            missed, now = schedules.count_missed(tx).get(number, 0), tx.now
+            fires = rows.list_fires(tx, number, most=_MAX_FIRES)
+            missed, now = rows.count_missed(tx).get(number, 0), tx.now
         policy = command.policy
         parts: list[Element] = [
             rich_text_section(bold(f"Schedule {number}: {schedule.timing.name}")),
@@ -145,26 +183,24 @@ class ScheduleCommands:
         return Message(f"Schedule {number}", [rich_text(*parts)])
 
     def _suspend_schedule(self, number: int, command: TypedCommand) -> Message:
-        self._service.schedules.suspend_schedule(
-            number, person=command.person, reason=command.reason
-        )
+        self._keeping.suspend_schedule(number, person=command.person, reason=command.reason)
         return replies.build_text_reply(
             f"Schedule {number} is suspended. It does not run until it is resumed."
         )
 
     def _resume_schedule(self, number: int, command: TypedCommand) -> Message:
-        resumed = self._service.schedules.resume_schedule(number, person=command.person)
+        resumed = self._keeping.resume_schedule(number, person=command.person)
         upcoming = resumed.timing.cron_expression.format_due_times(resumed.decided_until, count=1)
         return replies.build_text_reply(
             f"Schedule {number} is active. Next run: {''.join(upcoming)}."
         )
 
     def _end_schedule(self, number: int, command: TypedCommand) -> Message:
-        self._service.schedules.end_schedule(number, person=command.person, reason=command.reason)
+        self._keeping.end_schedule(number, person=command.person, reason=command.reason)
         return replies.build_text_reply(f"Schedule {number} has ended.")
 
     def _take_over_schedule(self, number: int, command: TypedCommand) -> Message | None:
-        run = self._service.schedules.take_over_schedule(
+        run = self._keeping.take_over_schedule(
             number, person=command.person, origin=command.origin, reason=command.reason
         )
         return replies.build_reply_if_ended(run)
@@ -192,7 +228,7 @@ def _render_schedule_entry(schedule: Schedule, run: Run, missed_count: int) -> l
 
 
 def _format_missed(missed_count: int) -> str:
-    return f"{missed_count} missed in {schedules.MISSED_DAYS} days"
+    return f"{missed_count} missed in {rows.MISSED_DAYS} days"
 
 
 def _format_request(run: Run) -> str:

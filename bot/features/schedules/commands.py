@@ -1,11 +1,12 @@
-"""`keyturn schedule …`: request and manage schedules."""
+"""`keyturn schedule …`: request and manage schedules; and `keyturn calendar`."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from bot.cli.client import ServiceClient, pass_service
 from bot.cli.context import (
     FAILED,
     NOT_FOUND,
@@ -25,7 +26,12 @@ from bot.cli.options import (
     reason_option,
 )
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import print_result
+from bot.cli.terminal import (
+    get_zone_name,
+    print_result,
+    print_table,
+    to_local_time,
+)
 
 if TYPE_CHECKING:
     from bot.features.schedules.rows import Fire, Schedule
@@ -68,6 +74,7 @@ def request_schedule(
     For example: keyturn schedule add "monthly scrub" --cron "0 3 1 * *" --zone Europe/Amsterdam
     --as stan -- zfs scrub start nas1 tank
     """
+    from bot.features.schedules.actions import ScheduleActions
     from bot.model import request_form
     from bot.model.run import RequestOrigin
     from bot.model.schedule import SETTING_HINTS, parse_timing
@@ -86,7 +93,7 @@ def request_schedule(
             click.echo(line, err=wants_json())
         if not options["yes"]:
             click.confirm("Request this schedule?", abort=True, err=True)
-        run = service.schedules.request_schedule(
+        run = service.bind(ScheduleActions).request_schedule(
             requests,
             host_pattern=host_pattern,
             person=person,
@@ -105,14 +112,12 @@ def request_schedule(
 def list_all_schedules(environment: CommandEnvironment, *, include_all: bool) -> None:
     """List schedules by next due time."""
     from bot.db import runs
-    from bot.features.schedules import rows as schedules
-    from bot.queries.schedule_details import list_recent_schedules
+    from bot.features.schedules import rows
+    from bot.features.schedules.readings import list_recent_schedules
 
     with environment.open_database() as database, database.reading() as tx:
-        listed, older = (
-            (schedules.list_schedules(tx), 0) if include_all else list_recent_schedules(tx)
-        )
-        missed = schedules.count_missed(tx)
+        listed, older = (rows.list_schedules(tx), 0) if include_all else list_recent_schedules(tx)
+        missed = rows.count_missed(tx)
         found = [(each, runs.get_run(tx, each.run), missed.get(each.id, 0)) for each in listed]
     lines = [
         f"{each.id:>4}  {_format_next_time(each)}  {each.timing.name}: {run.request}"
@@ -134,16 +139,17 @@ def show_schedule(environment: CommandEnvironment, *, number: int) -> None:
     For example: keyturn schedule show 3
     """
     from bot.db import runs
-    from bot.features.schedules import rows as schedules
-    from bot.features.schedules.rows import NoSuchSchedule, ScheduleState
+    from bot.features.schedules import rows
+    from bot.model.errors import NoSuchSchedule
+    from bot.model.schedule import ScheduleState
 
     with environment.open_database() as database, database.reading() as tx:
         try:
-            found = schedules.get_schedule(tx, number)
+            found = rows.get_schedule(tx, number)
         except NoSuchSchedule as error:
             exit_with_error(str(error), NOT_FOUND)
-        run, fires, now = runs.get_run(tx, found.run), schedules.list_fires(tx, number), tx.now
-        missed = schedules.count_missed(tx).get(number, 0)
+        run, fires, now = runs.get_run(tx, found.run), rows.list_fires(tx, number), tx.now
+        missed = rows.count_missed(tx).get(number, 0)
     table = found.timing.cron_expression
     data = {
         **_schedule_to_data(found, run, missed),
@@ -208,9 +214,12 @@ def suspend_schedule(
 
     For example: keyturn schedule suspend 3 --as stan --reason "the pool is being moved"
     """
+    from bot.features.schedules.actions import ScheduleActions
+
     with open_service(environment, person) as service:
-        known = person
-        found = service.schedules.suspend_schedule(number, person=known, reason=reason)
+        found = service.bind(ScheduleActions).suspend_schedule(
+            number, person=person, reason=reason
+        )
     _print_schedule_state(found, f"Suspended schedule {number}.")
 
 
@@ -223,8 +232,10 @@ def resume_schedule(environment: CommandEnvironment, *, number: int, person: str
 
     For example: keyturn schedule resume 3 --as stan
     """
+    from bot.features.schedules.actions import ScheduleActions
+
     with open_service(environment, person) as service:
-        found = service.schedules.resume_schedule(number, person=person)
+        found = service.bind(ScheduleActions).resume_schedule(number, person=person)
     _print_schedule_state(found, f"Resumed schedule {number}.")
 
 
@@ -240,8 +251,10 @@ def end_schedule(
 
     For example: keyturn schedule end 3 --as stan
     """
+    from bot.features.schedules.actions import ScheduleActions
+
     with open_service(environment, person) as service:
-        found = service.schedules.end_schedule(number, person=person, reason=reason)
+        found = service.bind(ScheduleActions).end_schedule(number, person=person, reason=reason)
     _print_schedule_state(found, f"Ended schedule {number}.")
 
 
@@ -257,10 +270,11 @@ def take_over_schedule(
 
     For example: keyturn schedule take 3 --as olga --reason "Stan is on leave"
     """
+    from bot.features.schedules.actions import ScheduleActions
     from bot.model.run import RequestOrigin
 
     with open_service(environment, person) as service:
-        run = service.schedules.take_over_schedule(
+        run = service.bind(ScheduleActions).take_over_schedule(
             number, person=person, origin=RequestOrigin("cli"), reason=reason
         )
     _print_schedule_run(environment, run)
@@ -280,7 +294,7 @@ def _print_schedule_run(environment: CommandEnvironment, run: "Run") -> None:
 
 
 def _format_next_time(schedule: "Schedule") -> str:
-    from bot.features.schedules.rows import ScheduleState
+    from bot.model.schedule import ScheduleState
 
     if schedule.state is not ScheduleState.ACTIVE:
         return f"{schedule.state:<27}"
@@ -343,3 +357,46 @@ def _fire_to_data(fire: "Fire") -> Mapping[str, Any]:
 
 def _get_now() -> int:
     return time.time_ns() // 1000
+
+
+@click.command("calendar")
+@click.option(
+    "--days", type=click.IntRange(1, 92), default=30, show_default=True, help="Days to show."
+)
+@pass_service
+def show_calendar(service: ServiceClient, *, days: int) -> None:
+    """List due times and freezes of the coming days."""
+    result = service.get("/calendar", days=days, zone=get_zone_name())
+    rows = [row for day in result["days"] for row in _build_calendar_rows(day)]
+    print_table(
+        result, ("DATE", "TIME", "WHAT"), rows, empty_message="No due times and no freezes."
+    )
+
+
+def _build_calendar_rows(day: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    for freeze in day["freezes"]:
+        areas = ", ".join(freeze["areas"]) or "all areas"
+        begin, end = (_format_time_of_day(freeze[name]) for name in ("begins_at", "ends_at"))
+        when = "all day" if begin == end else f"{begin} to {end}"
+        yield day["date"], when, f"freeze: {freeze['name']} ({areas})"
+    for one in day["fires"]:
+        skipped = f"; {one['skipped']} skipped: {one['freeze']}" if one["skipped"] else ""
+        what = f"{one['name']} (schedule {one['schedule']}){skipped}"
+        yield day["date"], _format_due_times(one), what
+
+
+def _format_time_of_day(iso_time: str) -> str:
+    return f"{to_local_time(iso_time):%H:%M}"
+
+
+def _format_due_times(fires: Mapping[str, Any]) -> str:
+    """Return `03:00`, `03:00, 15:00`, `00:00, every 5 min, 288 times` or `03:00 and 5 more`."""
+    from bot.model.times import format_span
+
+    first, *others = map(_format_time_of_day, fires["times"])
+    if len(others) < 2:
+        return ", ".join([first, *others])
+    if fires["interval_seconds"]:
+        interval = format_span(fires["interval_seconds"] * 1_000_000)
+        return f"{first}, every {interval}, {fires['count']} times"
+    return f"{first} and {fires['count'] - 1} more"

@@ -1,7 +1,7 @@
 """Schedule pages: list, calendar, one schedule with its past runs, and new schedules."""
 
 from calendar import day_name
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,22 +10,30 @@ from fastapi.responses import RedirectResponse
 
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.readings import DEFAULT_DAYS, build_calendar
-from bot.features.schedules.rows import Fire, Schedule, ScheduleState
+from bot.features.schedules import rows
+from bot.features.schedules.actions import ScheduleActions
+from bot.features.schedules.readings import (
+    DEFAULT_DAYS,
+    build_calendar,
+    list_recent_schedules,
+)
+from bot.features.schedules.rows import Fire, Schedule
 from bot.model import request_form
 from bot.model.request_form import RequestSyntaxError
 from bot.model.run import Run
+from bot.model.run_states import StatusDisplay, Tone
 from bot.model.schedule import (
     SETTING_HINTS,
+    FireOutcome,
     ScheduleError,
+    ScheduleState,
     find_timing_problems,
     parse_cron,
     parse_timing,
 )
 from bot.policy import Policy
-from bot.queries.schedule_details import list_recent_schedules
 from bot.web.auth import User
+from bot.web.pages import HomeTile, PageLink, Pages
 from bot.web.templating import get_reader_zone
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError, UnknownHostError
@@ -34,6 +42,52 @@ from runbooks import AnyRunbook
 router = APIRouter(prefix="/schedules")
 
 
+def _build_tiles(tx: Transaction) -> Sequence[HomeTile]:
+    """Show which schedule is due next."""
+    # By due time, the active ones first.
+    for one in rows.list_schedules(tx):
+        if one.state is ScheduleState.ACTIVE and one.due_at:
+            label, address = f"next scheduled: {one.timing.name}", f"/schedules/{one.id}"
+            return [HomeTile("", label, address, due_at=one.due_at, is_problem=False)]
+    return [HomeTile("0", "scheduled", "/schedules", is_problem=False)]
+
+
+PAGES = Pages(
+    router,
+    links=[
+        PageLink("menu", "Schedules", lambda: "/schedules", "clock"),
+        PageLink("freeze", "Affected schedules", lambda: "/schedules"),
+    ],
+    build_tiles=_build_tiles,
+)
+_SCHEDULE_BADGES: Mapping[ScheduleState, StatusDisplay] = {
+    ScheduleState.ACTIVE: StatusDisplay(
+        "Active", Tone.SUCCESS, "clock", "It starts runs at its due times."
+    ),
+    ScheduleState.SUSPENDED: StatusDisplay(
+        "Suspended", Tone.WARNING, "ban", "It starts no runs until resumed."
+    ),
+    ScheduleState.LAPSED: StatusDisplay(
+        "Approval expired", Tone.WARNING, "clock", "It starts no runs until it is approved again."
+    ),
+    ScheduleState.ENDED: StatusDisplay("Ended", Tone.NEUTRAL, "back", "It starts no more runs."),
+}
+
+_FIRE_BADGES: Mapping[FireOutcome, StatusDisplay] = {
+    FireOutcome.FIRED: StatusDisplay("Fired", Tone.SUCCESS, "check", "It started a run."),
+    FireOutcome.LATER: StatusDisplay(
+        "Upcoming", Tone.INFO, "clock", "The run starts at its due time."
+    ),
+    FireOutcome.SKIPPED: StatusDisplay(
+        "Skipped", Tone.NEUTRAL, "ban", "Something prevented the run."
+    ),
+    FireOutcome.MISSED: StatusDisplay(
+        "Missed", Tone.WARNING, "question", "Keyturn was not running then."
+    ),
+    FireOutcome.REFUSED: StatusDisplay(
+        "Refused", Tone.DANGER, "ban", "The policy no longer allows it."
+    ),
+}
 _MAX_FIRES = 40
 _MAX_UPCOMING = 5
 # What a recurrence is called, and its cron expression.
@@ -77,20 +131,22 @@ def list_schedules_page(visit: Visit, ended: str = "") -> Response:
         show_all = ended == "all"
         shown = [
             _build_shown_schedule(tx, each, visit.user)
-            for each in (schedules.list_schedules(tx) if show_all else recent)
+            for each in (rows.list_schedules(tx) if show_all else recent)
         ]
-        missed = schedules.count_missed(tx)
+        missed = rows.count_missed(tx)
         calendar = build_calendar(tx, visit.policy, zone=get_reader_zone(visit.request))
     return visit.render(
         "schedules/schedules.html",
+        schedule_badge=_SCHEDULE_BADGES,
+        fire_badge=_FIRE_BADGES,
         schedules=shown,
         missed=missed,
         calendar=calendar,
         days=DEFAULT_DAYS,
         ended_count=ended_count,
         show_all=show_all,
-        missed_days=schedules.MISSED_DAYS,
-        ended_days=schedules.ENDED_DAYS,
+        missed_days=rows.MISSED_DAYS,
+        ended_days=rows.ENDED_DAYS,
     )
 
 
@@ -127,7 +183,7 @@ def request_schedule(visit: Visit) -> Response:
         return _render_form(visit, typed, problems)
     try:
         host_pattern, requests = _parse_request(visit, typed["request"])
-        run = visit.service.schedules.request_schedule(
+        run = visit.service.bind(ScheduleActions).request_schedule(
             requests,
             host_pattern=host_pattern,
             person=visit.person,
@@ -150,10 +206,12 @@ def _render_page(
     visit: VisitOfPage, number: int, *, refusal: DomainError | None = None
 ) -> Response:
     with visit.read_viewable() as tx:
-        shown = _build_shown_schedule(tx, schedules.get_schedule(tx, number), visit.user)
-        fires = schedules.list_fires(tx, number, most=_MAX_FIRES)
+        shown = _build_shown_schedule(tx, rows.get_schedule(tx, number), visit.user)
+        fires = rows.list_fires(tx, number, most=_MAX_FIRES)
     return visit.render(
         "schedules/schedule.html",
+        schedule_badge=_SCHEDULE_BADGES,
+        fire_badge=_FIRE_BADGES,
         refusal=refusal,
         shown=shown,
         schedule=shown.schedule,
@@ -167,7 +225,7 @@ _action = partial(add_action, router, page="/schedules/{number}", render=_render
 
 @_action("/{number}/suspend")
 def suspend_schedule(visit: Visit, number: IdPath) -> str:
-    visit.service.schedules.suspend_schedule(
+    visit.service.bind(ScheduleActions).suspend_schedule(
         number, person=visit.person, reason=visit.reason.strip()
     )
     return f"/schedules/{number}?done=suspended"
@@ -175,20 +233,22 @@ def suspend_schedule(visit: Visit, number: IdPath) -> str:
 
 @_action("/{number}/resume")
 def resume_schedule(visit: Visit, number: IdPath) -> str:
-    visit.service.schedules.resume_schedule(number, person=visit.person)
+    visit.service.bind(ScheduleActions).resume_schedule(number, person=visit.person)
     return f"/schedules/{number}?done=resumed"
 
 
 @_action("/{number}/end")
 def end_schedule(visit: Visit, number: IdPath) -> str:
-    visit.service.schedules.end_schedule(number, person=visit.person, reason=visit.reason.strip())
+    visit.service.bind(ScheduleActions).end_schedule(
+        number, person=visit.person, reason=visit.reason.strip()
+    )
     return f"/schedules/{number}?done=ended"
 
 
 @_action("/{number}/take-over")
 def take_over_schedule(visit: Visit, number: IdPath) -> str:
     """Request the same schedule as its new owner, and redirect to the run to approve."""
-    run = visit.service.schedules.take_over_schedule(
+    run = visit.service.bind(ScheduleActions).take_over_schedule(
         number, person=visit.person, origin=visit.origin, reason=visit.reason
     )
     return f"/runs/{run.id}"
@@ -276,7 +336,7 @@ def _build_shown_schedule(tx: Transaction, schedule: Schedule, user: User) -> Sh
     return ShownSchedule(
         schedule,
         run,
-        last_fire=next(iter(schedules.list_fires(tx, schedule.id, most=1)), None),
+        last_fire=next(iter(rows.list_fires(tx, schedule.id, most=1)), None),
         upcoming=cron_expression.list_due_times(tx.now, count=_MAX_UPCOMING) if is_active else [],
         can_manage=_can_manage_schedule(user.policy, user.id, schedule, run),
     )

@@ -1,20 +1,33 @@
-"""The calendar: upcoming runs of schedules, and freezes, for each day."""
+"""What people see of schedules: calendar, list, check of health, digest, and what lapses soon."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
 from itertools import pairwise
 
+from bot.audit import change_log, events
+from bot.audit.change_log import EntryDraft
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import Schedule, ScheduleState
+from bot.features.schedules import rows
+from bot.features.schedules.rows import Schedule
+from bot.model.check_result import (
+    CheckResult,
+    create_error_result,
+    create_ok_result,
+    create_warning_result,
+)
 from bot.model.run import Run
-from bot.model.times import list_days, to_datetime, to_microseconds
+from bot.model.schedule import ScheduleState
+from bot.model.times import DAY, SECOND, format_deadline, list_days, to_datetime, to_microseconds
 from bot.policy import Policy
 from bot.policy.freezes import Freeze
+from bot.queries.digest import DigestSection, is_near_end
 
 DEFAULT_DAYS = 30
+_DIGEST_DAYS, _NOTICE_DAYS = 28, 14
+# A due time that was not handled for so long is overdue.
+_LATE_SECONDS = 120
 # So many due times of a schedule are listed for a day; all of them are counted.
 MAX_LISTED_TIMES = 24
 
@@ -66,7 +79,7 @@ def build_calendar(
     """Return the given number of days in a time zone; the first is today."""
     active = [
         (schedule, runs.get_run(tx, schedule.run))
-        for schedule in schedules.list_schedules(tx)
+        for schedule in rows.list_schedules(tx)
         if schedule.state is ScheduleState.ACTIVE
     ]
     return [
@@ -140,3 +153,65 @@ def _iterate_freeze_periods(freeze: Freeze, start: int, end: int) -> Iterator[tu
             return
         yield to_microseconds(period[0]), to_microseconds(period[1])
         at = period[1]
+
+
+def list_recent_schedules(tx: Transaction) -> tuple[list[Schedule], int]:
+    """Return the schedules without those that ended long ago, and how many are left out."""
+    found = rows.list_schedules(tx)
+    since = tx.now - rows.ENDED_DAYS * DAY
+    ends = change_log.list_entries_since(tx, events.ScheduleEnded.kind, since)
+    recent = {entry.run for entry in ends}
+    shown = [one for one in found if one.state is not ScheduleState.ENDED or one.run in recent]
+    return shown, len(found) - len(shown)
+
+
+def check_schedules(tx: Transaction, _policy: Policy) -> Iterator[CheckResult]:
+    """Check that no schedule is overdue, and that none was missed."""
+    active = [one for one in rows.list_schedules(tx) if one.state is ScheduleState.ACTIVE]
+    late = [one for one in active if one.due_at and one.due_at < tx.now - _LATE_SECONDS * SECOND]
+    missed = sum(rows.count_missed(tx, days=7).values())
+    if late:
+        names = ", ".join(one.timing.name for one in late[:5])
+        yield create_error_result(
+            "Schedules",
+            f"{len(late)} are overdue, such as {names}: check that keyturn serve is running",
+        )
+    elif missed:
+        yield create_warning_result("Schedules", f"{missed} missed in the last 7 days")
+    else:
+        yield create_ok_result("Schedules", f"{len(active)} active, none overdue")
+
+
+def build_digest(tx: Transaction, _policy: Policy, areas: set[str]) -> Sequence[DigestSection]:
+    """Return the schedules in these areas whose approval ends soon."""
+    return [
+        DigestSection(
+            f"Schedules that lapse within {_DIGEST_DAYS} days",
+            [
+                f"schedule {one.id}: {run.title}, until {format_deadline(one.lapses_at)}"
+                for one, run in _list_lapsing(tx)
+                if one.lapses_at - tx.now < _DIGEST_DAYS * DAY and areas & {*run.areas}
+            ],
+        )
+    ]
+
+
+def list_ends(tx: Transaction) -> Iterator[EntryDraft]:
+    """Yield an entry about each approval that ends soon and has none yet."""
+    for one, run in _list_lapsing(tx):
+        if is_near_end(
+            tx.now, one.created_at, one.lapses_at, days=_NOTICE_DAYS
+        ) and not change_log.list_entries_of_run(tx, run.id, [events.ScheduleLapsesSoon.kind]):
+            lapses = events.ScheduleLapsesSoon(
+                schedule=one.id, owner=one.owner, lapses_at=one.lapses_at
+            )
+            yield EntryDraft(lapses, run=run.id)
+
+
+def _list_lapsing(tx: Transaction) -> Iterator[tuple[Schedule, Run]]:
+    """Yield the active schedules with their requests; one that needs no approval cannot lapse."""
+    for one in rows.list_schedules(tx):
+        if one.state is ScheduleState.ACTIVE:
+            run = runs.get_run(tx, one.run)
+            if run.required_approvals:
+                yield one, run

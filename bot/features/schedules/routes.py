@@ -1,26 +1,42 @@
-"""Schedules: list, request, pause, resume, end and take over."""
+"""Schedules: list, request, pause, resume, end and take over; and the calendar of due times."""
 
+import datetime
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from bot.api import records, schemas
 from bot.api.auth import Caller, ReadCaller, RequestCaller
 from bot.api.deps import ApiParts, Parts
 from bot.api.idempotency import IdempotentRoute
-from bot.api.schemas_in import InputModel, ReasonIn, RunId, ScheduleRequestIn
+from bot.api.schemas_in import (
+    InputModel,
+    Reason,
+    ReasonIn,
+    RunbookRequestIn,
+    RunId,
+    TimeZoneName,
+    Word,
+)
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import FireOutcome, Schedule, ScheduleState
+from bot.features.schedules import rows
+from bot.features.schedules.actions import ScheduleActions
+from bot.features.schedules.readings import (
+    DEFAULT_DAYS,
+    MAX_LISTED_TIMES,
+    build_calendar,
+    list_recent_schedules,
+)
+from bot.features.schedules.rows import Schedule
 from bot.model.run import Run
-from bot.model.schedule import parse_timing
-from bot.queries.schedule_details import list_recent_schedules
+from bot.model.schedule import FireOutcome, ScheduleState, parse_cron, parse_timing
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=IdempotentRoute)
+calendar_router = APIRouter(prefix="/calendar", tags=["schedules"])
 
 _NEXT_COUNT, _FIRE_COUNT = 5, 50
 
@@ -72,6 +88,45 @@ class ScheduleListOut(schemas.OutputModel):
     )
 
 
+class ScheduleRequestIn(RunbookRequestIn):
+    """A request for a schedule; see `keyturn schedule add --help`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "request": "uptime check lb1",
+                    "name": "monthly uptime check",
+                    "cron": "0 3 1 * *",
+                    "zone": "Europe/Amsterdam",
+                }
+            ]
+        }
+    )
+
+    name: Word = Field(description="Name of the schedule.")
+    cron: Word = Field(description="Cron expression, such as `0 3 1 * *` or `@daily`.")
+    zone: Word = Field("UTC", description="Time zone of `cron`, such as Europe/Amsterdam.")
+    overlap: Word = Field(
+        "skip", description="When the previous run has not ended: skip, queue or cancel."
+    )
+    catch_up: Word = Field("skip", description="Missed runs: skip, once, or a maximum number.")
+    spread: int = Field(0, ge=0, le=99_999, description="Minutes over which the hosts are spread.")
+    notify: Word = Field("changes", description="When to notify of results: changes or always.")
+    reason: Reason = ""
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {
+            "cron": self.cron,
+            "zone": self.zone,
+            "overlap": self.overlap,
+            "catch-up": self.catch_up,
+            "spread": str(self.spread),
+            "notify": self.notify,
+        }
+
+
 class ScheduleQuery(InputModel):
     ended: Literal["recent", "all"] = Field(
         "recent", description="Ended schedules to include: those of the last week, or all."
@@ -85,8 +140,8 @@ def list_schedules(
     with parts.database.reading(caller.view_rights) as tx:
         listed, older = list_recent_schedules(tx)
         if query.ended == "all":
-            listed, older = schedules.list_schedules(tx), 0
-        missed = schedules.count_missed(tx)
+            listed, older = rows.list_schedules(tx), 0
+        missed = rows.count_missed(tx)
         found = [
             _describe_schedule(
                 tx, schedule, runs.get_run(tx, schedule.run), missed.get(schedule.id, 0)
@@ -99,9 +154,9 @@ def list_schedules(
 @router.get("/{number}", operation_id="getSchedule", summary="Get a schedule")
 def get_schedule(parts: Parts, caller: ReadCaller, number: RunId) -> ScheduleDetailsOut:
     with parts.database.reading(caller.view_rights) as tx:
-        schedule = schedules.get_schedule(tx, number)
-        fires = schedules.list_fires(tx, number, most=_FIRE_COUNT)
-        missed = schedules.count_missed(tx).get(number, 0)
+        schedule = rows.get_schedule(tx, number)
+        fires = rows.list_fires(tx, number, most=_FIRE_COUNT)
+        missed = rows.count_missed(tx).get(number, 0)
         fields = _describe_schedule(tx, schedule, runs.get_run(tx, schedule.run), missed)
         return ScheduleDetailsOut.model_validate(fields | {"fires": fires})
 
@@ -113,7 +168,7 @@ def request_schedule(
     """Returns the run with which the schedule is approved."""
     timing = parse_timing(body.name, body.settings, zone="UTC")
     host_pattern, requests = body.parse(caller.policy)
-    run = parts.service.schedules.request_schedule(
+    run = parts.service.bind(ScheduleActions).request_schedule(
         requests,
         host_pattern=host_pattern,
         person=caller.id,
@@ -129,7 +184,7 @@ def suspend_schedule(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
 ) -> ScheduleDetailsOut:
     with _record_token_use(parts, caller, number, "suspend"):
-        parts.service.schedules.suspend_schedule(
+        parts.service.bind(ScheduleActions).suspend_schedule(
             number, person=caller.id, reason=body.reason.strip()
         )
     return get_schedule(parts, caller, number)
@@ -140,7 +195,7 @@ def suspend_schedule(
 )
 def resume_schedule(parts: Parts, caller: RequestCaller, number: RunId) -> ScheduleDetailsOut:
     with _record_token_use(parts, caller, number, "resume"):
-        parts.service.schedules.resume_schedule(number, person=caller.id)
+        parts.service.bind(ScheduleActions).resume_schedule(number, person=caller.id)
     return get_schedule(parts, caller, number)
 
 
@@ -149,7 +204,9 @@ def end_schedule(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
 ) -> ScheduleDetailsOut:
     with _record_token_use(parts, caller, number, "end"):
-        parts.service.schedules.end_schedule(number, person=caller.id, reason=body.reason.strip())
+        parts.service.bind(ScheduleActions).end_schedule(
+            number, person=caller.id, reason=body.reason.strip()
+        )
     return get_schedule(parts, caller, number)
 
 
@@ -163,7 +220,7 @@ def take_over_schedule(
     parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn, response: Response
 ) -> schemas.RunDetailsOut:
     """Returns a run. Once it is approved, the old schedule ends and yours starts."""
-    run = parts.service.schedules.take_over_schedule(
+    run = parts.service.bind(ScheduleActions).take_over_schedule(
         number, person=caller.id, origin=caller.origin, reason=body.reason
     )
     return records.respond_with_new_run(parts, caller, run, response)
@@ -173,7 +230,7 @@ def _record_token_use(
     parts: ApiParts, caller: Caller, number: int, action: str
 ) -> AbstractContextManager[None]:
     with parts.database.reading(caller.view_rights) as tx:
-        schedule = schedules.get_schedule(tx, number)
+        schedule = rows.get_schedule(tx, number)
     return records.record_token_use(caller, action, run=schedule.run, schedule=number)
 
 
@@ -201,3 +258,86 @@ def _describe_schedule(
         "approved_until": schedule.lapses_at,
         "run": schedule.run,
     }
+
+
+class UpcomingFiresOut(schemas.OutputModel):
+    """The due times of one schedule on one day."""
+
+    schedule: int
+    name: str
+    request: str
+    owner: str
+    times: Sequence[schemas.StoredTime] = Field(
+        description=f"The first due times, at most {MAX_LISTED_TIMES}."
+    )
+    count: int = Field(description="Number of all due times of the day.")
+    interval_seconds: schemas.WholeSeconds = Field(
+        validation_alias="interval",
+        description="Seconds between any two due times in a row; 0 if that differs.",
+    )
+    skipped: int = Field(description="Number of due times that a freeze skips.")
+    freeze: str
+
+
+class CalendarFreezeOut(schemas.OutputModel):
+    """A freeze, cut to the day."""
+
+    name: str
+    areas: Sequence[str] = Field(description="Empty for all areas.")
+    begins_at: schemas.StoredTime
+    ends_at: schemas.StoredTime
+
+
+class CalendarDayOut(schemas.OutputModel):
+    """One day in the time zone."""
+
+    date: datetime.date
+    fires: Sequence[UpcomingFiresOut] = Field(validation_alias="upcoming")
+    freezes: Sequence[CalendarFreezeOut]
+
+
+class CalendarOut(schemas.OutputModel):
+    days: Sequence[CalendarDayOut]
+
+
+class CalendarQuery(InputModel):
+    days: int = Field(DEFAULT_DAYS, ge=1, le=92, description="Number of days from today.")
+    zone: TimeZoneName = "UTC"
+
+
+@calendar_router.get("", operation_id="getCalendar", summary="List due times and freezes by day")
+def get_calendar(
+    parts: Parts, caller: ReadCaller, query: Annotated[CalendarQuery, Query()]
+) -> CalendarOut:
+    with parts.database.reading(caller.view_rights) as tx:
+        calendar = build_calendar(tx, caller.policy, days=query.days, zone=query.zone)
+    return CalendarOut.model_validate({"days": calendar})
+
+
+class CronOut(schemas.OutputModel):
+    """A cron expression in words, and its next due times."""
+
+    description: str
+    next: Sequence[datetime.datetime]
+
+
+class CronQuery(InputModel):
+    cron: Word = Field(description="Cron expression.", examples=["0 3 1 * *"])
+    zone: Word = Field("UTC", description="Time zone, such as Europe/Amsterdam.")
+    count: int = Field(_NEXT_COUNT, ge=1, le=100, description="Number of due times.")
+
+
+@calendar_router.get(
+    "/cron",
+    operation_id="describeCron",
+    summary="Get the meaning of a cron expression",
+)
+def describe_cron(
+    parts: Parts, caller: ReadCaller, query: Annotated[CronQuery, Query()]
+) -> CronOut:
+    cron = parse_cron(query.cron, query.zone)
+    with parts.database.reading(caller.view_rights) as tx:
+        due_times = cron.list_due_times(tx.now, count=query.count)
+    return CronOut(
+        description=cron.description, next=[schemas.to_datetime(due) for due in due_times]
+    )

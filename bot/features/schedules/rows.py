@@ -6,35 +6,19 @@ fires; all others fail to insert it.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from sqlalchemy import Row, Select, func, insert, select, update
 
 from bot.db import runs, tables, view_conditions
 from bot.db.database import Transaction
+from bot.model.errors import NoSuchSchedule
 from bot.model.run import Run, State
-from bot.model.schedule import NotifyWhen, ScheduleTiming
+from bot.model.schedule import FireOutcome, NotifyWhen, ScheduleState, ScheduleTiming
 from bot.model.times import DAY
-from connectors.errors import DomainError
 
 # How long ended schedules stay in the list.
 ENDED_DAYS = 7
 MISSED_DAYS = 30
-
-
-class ScheduleState(StrEnum):
-    ACTIVE = "active"
-    SUSPENDED = "suspended"  # by a person, or because its owner may no longer request the run
-    LAPSED = "lapsed"  # its approval has expired
-    ENDED = "ended"
-
-
-class FireOutcome(StrEnum):
-    FIRED = "fired"  # a run was requested
-    LATER = "later"  # decided, and starts at its own time
-    SKIPPED = "skipped"  # the last run had not ended, or a freeze was active
-    MISSED = "missed"  # no process of Keyturn was running at the due time
-    REFUSED = "refused"  # its owner may not request it, or it differs from what was approved
 
 
 @dataclass(frozen=True)
@@ -72,12 +56,6 @@ class Fire:
     recorded_at: int
     run: int | None
     reason: str
-
-
-class NoSuchSchedule(DomainError):
-    """No schedule has this number, or it may not be viewed."""
-
-    code, status = "schedule-not-found", 404
 
 
 def add_schedule(

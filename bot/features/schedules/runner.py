@@ -1,23 +1,29 @@
 """Fire schedules: request a run for each due time, exactly once.
 
 Each due time of a schedule gets a row with its outcome: the run, or why there is none. The key of
-the row decides which process fires, and the database's clock decides what is due.
+the row decides which process fires, and the database's clock decides what is due. The jobs of
+APScheduler only wake a process; they are kept in memory, and created again from the database.
 """
 
+import asyncio
 import hashlib
+from datetime import UTC, datetime
 from itertools import islice
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 from bot.audit import change_log, events
 from bot.audit.event_type import Event
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.features.schedules import approval as schedule_approval
-from bot.features.schedules import rows as schedules
+from bot.execution.scheduler import INTERVAL_SECONDS, JOB_OPTIONS, run_duty
+from bot.features.schedules import approval, rows
 from bot.features.schedules.actions import SCHEDULE_STATE_EVENTS
-from bot.features.schedules.rows import Fire, FireOutcome, Schedule, ScheduleState
+from bot.features.schedules.rows import Fire, Schedule
 from bot.model.run import STATES_BEFORE_INTENT, RefusedBy, RequestOrigin, Run, State
-from bot.model.schedule import Overlap
-from bot.model.times import MINUTE
+from bot.model.schedule import CronExpression, FireOutcome, Overlap, ScheduleState
+from bot.model.times import MINUTE, SECOND, to_datetime
 from bot.policy import Policy
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
@@ -29,21 +35,86 @@ _MAX_FIRES = 1_000
 _CATCH_UP = "made up for"
 
 
+class CronTrigger(BaseTrigger):
+    """Wakes at the due times of a cron expression."""
+
+    def __init__(self, cron_expression: CronExpression) -> None:
+        self._cron_expression = cron_expression
+
+    def get_next_fire_time(  # pyright: ignore[reportIncompatibleMethodOverride] - the library has no types
+        self, previous_fire_time: datetime | None, now: datetime
+    ) -> datetime | None:
+        """Return the due time after the last one; None if there is no other."""
+        after = previous_fire_time or now
+        due = next(
+            self._cron_expression.iterate_due_times(round(after.timestamp() * SECOND)), None
+        )
+        return None if due is None else to_datetime(due)
+
+
+class ScheduleTimer:
+    """Fires the schedules every few seconds, and at each due time."""
+
+    def __init__(self, context: WorkflowContext) -> None:
+        self._context = context
+        self._cron_expressions: dict[int, CronExpression] = {}
+        self._scheduler = AsyncIOScheduler(timezone=UTC)
+
+    async def run_until_cancelled(self) -> None:
+        self._scheduler.add_job(
+            self._fire_and_update_jobs,
+            "interval",
+            next_run_time=datetime.now(UTC),
+            seconds=INTERVAL_SECONDS,
+            **JOB_OPTIONS,
+        )
+        self._scheduler.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._scheduler.shutdown(wait=False)
+
+    async def _fire_and_update_jobs(self) -> None:
+        await self._fire_now()
+        await run_duty(self._update_jobs)
+
+    async def _fire_now(self) -> None:
+        await run_duty(lambda: fire_due_schedules(self._context))
+
+    def _update_jobs(self) -> None:
+        """Create and remove jobs to match the active schedules."""
+        with self._context.database.reading() as tx:
+            timings = rows.list_timings(tx)
+        wanted = {number: timing.cron_expression for number, timing in timings.items()}
+        known = self._cron_expressions
+        for number in [n for n, cron in known.items() if wanted.get(n) != cron]:
+            # The job of a schedule without another due time is already gone.
+            if self._scheduler.get_job(str(number)) is not None:
+                self._scheduler.remove_job(str(number))
+            del known[number]
+        for number, cron in wanted.items():
+            if number not in known:
+                self._scheduler.add_job(
+                    self._fire_now, CronTrigger(cron), id=str(number), **JOB_OPTIONS
+                )
+                known[number] = cron
+
+
 def fire_due_schedules(context: WorkflowContext) -> None:
     """Record every due time that has come, and request the runs that start now."""
     with context.database.reading() as tx:
-        due = schedules.list_due_schedules(tx)
+        due = rows.list_due_schedules(tx)
     for number in due:
         # One transaction each, so that an error in one schedule does not delay the others.
         with context.database.transaction() as tx:
-            _record_due_fires(tx, schedules.lock_schedule(tx, number))
+            _record_due_fires(tx, rows.lock_schedule(tx, number))
     with context.database.reading() as tx:
-        waiting = schedules.list_later_fires(tx)
+        waiting = rows.list_later_fires(tx)
     for fire in waiting:
         policy = context.policies.get_policy()
         with context.database.transaction() as tx:
-            schedule = schedules.lock_schedule(tx, fire.schedule)
-            if schedules.is_still_waiting(tx, fire):
+            schedule = rows.lock_schedule(tx, fire.schedule)
+            if rows.is_still_waiting(tx, fire):
                 _start_fire(context, tx, policy, schedule, fire)
 
 
@@ -65,9 +136,7 @@ def _record_due_fires(tx: Transaction, schedule: Schedule) -> None:
     missed = late[: len(late) - len(made_up)]
     for due_time in missed:
         why = "Keyturn was not running then"
-        schedules.record_fire(
-            tx, _build_fire(schedule, due_time, "", FireOutcome.MISSED, tx.now, why)
-        )
+        rows.record_fire(tx, _build_fire(schedule, due_time, "", FireOutcome.MISSED, tx.now, why))
     if missed:
         _log_schedule(
             tx,
@@ -80,7 +149,7 @@ def _record_due_fires(tx: Transaction, schedule: Schedule) -> None:
         _record_fires(tx, schedule, due_time, starts_at=tx.now, reason=_CATCH_UP)
     for due_time in punctual:
         _record_fires(tx, schedule, due_time, starts_at=due_time, reason="")
-    schedules.mark_decided(tx, schedule, due_times[-1])
+    rows.mark_decided(tx, schedule, due_times[-1])
 
 
 def _record_fires(
@@ -91,7 +160,7 @@ def _record_fires(
     hosts = runs.get_run(tx, schedule.run).hosts if spread else ()
     for host in hosts or ("",):
         begin = starts_at + (_hash_fire(schedule.id, due_at, host) % spread if spread else 0)
-        schedules.record_fire(
+        rows.record_fire(
             tx, _build_fire(schedule, due_at, host, FireOutcome.LATER, tx.now, reason, begin)
         )
 
@@ -131,7 +200,7 @@ def _request_run(
     context: WorkflowContext, tx: Transaction, policy: Policy, schedule: Schedule, fire: Fire
 ) -> None:
     founding = runs.get_run(tx, schedule.run)
-    approved = schedule_approval.get_request_for_host(tx, founding, fire.host)
+    approved = approval.get_request_for_host(tx, founding, fire.host)
     new = _build_request(schedule, founding, approved)
     missing = [
         host for host in approved.hosts or (approved.host,) if host not in policy.inventory.hosts
@@ -143,15 +212,15 @@ def _request_run(
     child_requests = runs.list_children(tx, founding.id) if approved.hosts else []
     children = [_build_request(schedule, founding, child) for child in child_requests]
     run = record_request(context, tx, policy, new, children)
-    schedules.mark_started(tx, fire, FireOutcome.FIRED, run=run.id, why=fire.reason)
+    rows.mark_started(tx, fire, FireOutcome.FIRED, run=run.id, why=fire.reason)
     fired = events.Fired(schedule=schedule.id, due_at=fire.due_at, fired_run=run.id)
     _log_schedule(tx, fired, schedule, host=fire.host)
     if run.state is State.REFUSED:
         _suspend_schedule(tx, schedule, fire, run.summary, run=run.id)
         return
     try:
-        schedule_approval.check_schedule_approval(context, tx, schedule, founding)
-    except schedule_approval.ScheduleNotApproved as error:
+        approval.check_schedule_approval(context, tx, schedule, founding)
+    except approval.ScheduleNotApproved as error:
         end_run(context, tx, run, State.REFUSED, str(error), refused_by=RefusedBy.SCHEDULE)
         _suspend_schedule(tx, schedule, fire, str(error), run=run.id, state=ScheduleState.LAPSED)
 
@@ -176,13 +245,13 @@ def _build_request(schedule: Schedule, founding_run: Run, approved_run: Run) -> 
 
 
 def _find_unfinished_run(tx: Transaction, schedule: Schedule, host: str) -> Run | None:
-    number = schedules.get_last_run(tx, schedule.id, host=host)
+    number = rows.get_last_run(tx, schedule.id, host=host)
     last = None if number is None else runs.get_run(tx, number)
     return None if last is None or last.is_ended else last
 
 
 def _skip_fire(tx: Transaction, schedule: Schedule, fire: Fire, reason: str) -> None:
-    schedules.mark_started(tx, fire, FireOutcome.SKIPPED, run=None, why=reason)
+    rows.mark_started(tx, fire, FireOutcome.SKIPPED, run=None, why=reason)
     skipped = events.FireSkipped(schedule=schedule.id, due_at=fire.due_at, reason=reason)
     _log_schedule(tx, skipped, schedule, host=fire.host)
 
@@ -198,8 +267,8 @@ def _suspend_schedule(
 ) -> None:
     """Suspend the schedule: its owner may not request this now, or its approval is not valid."""
     event_type = SCHEDULE_STATE_EVENTS[state]
-    schedules.mark_started(tx, fire, FireOutcome.REFUSED, run=run, why=reason)
-    schedules.set_schedule_state(tx, schedule, state, reason)
+    rows.mark_started(tx, fire, FireOutcome.REFUSED, run=run, why=reason)
+    rows.set_schedule_state(tx, schedule, state, reason)
     _log_schedule(tx, event_type(schedule=schedule.id, reason=reason), schedule)
 
 

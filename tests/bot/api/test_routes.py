@@ -60,27 +60,14 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
         {"succeeded": True, "reason": "I looked at it"},
     ),
     ("POST", "/runs/{number}/review"): (("approve",), 422, {"findings": "I looked at it"}),
-    ("GET", "/calendar"): (READERS, 200, None),
-    ("GET", "/calendar/cron"): (READERS, 200, None),
     ("POST", "/undo"): (("request",), 422, {"person": "nobody", "since": "2026-01-01T00:00:00Z"}),
     ("GET", "/health"): (READERS, 200, None),
-    ("GET", "/schedules"): (READERS, 200, None),
-    ("GET", "/schedules/{number}"): (READERS, 404, None),
-    ("POST", "/schedules"): (
-        ("request",),
-        202,
-        {"request": "toy show lb1", "name": "a look", "cron": "@daily"},
-    ),
-    ("POST", "/schedules/{number}/suspend"): (("request",), 404, {}),
-    ("POST", "/schedules/{number}/resume"): (("request",), 404, None),
-    ("POST", "/schedules/{number}/end"): (("request",), 404, {}),
-    ("POST", "/schedules/{number}/take"): (("request",), 404, {}),
     **collect("ROUTES"),
 }
 QUERY: dict[str, dict[str, Any]] = {
     "/policy/preview": {"request": "toy set lb1"},
     "/hosts/{name}/options": {"runbook": "toy set"},
-    "/calendar/cron": {"cron": "0 3 * * *"},
+    **collect("QUERY"),
 }
 
 

@@ -11,7 +11,7 @@ from bot.audit.event_type import UnknownEvent
 from bot.model.run import State
 from tests.bot.api.conftest import API, ApiHarness
 from tests.bot.bogus_entry import add_bogus_entry
-from tests.bot.clock import record_missed_moments
+from tests.bot.features.schedules.due import record_missed_moments
 from tests.bot.web.sample_runs import add_requested_run, add_sample_runs
 from tests.policies import INVENTORY
 from tests.ticket_system import require_unreachable_tickets

@@ -62,17 +62,8 @@ ROUTES = {
     ("POST", "/runs/{number}/again"): "run",
     ("POST", "/runs/{number}/resolve"): "run",
     ("POST", "/runs/{number}/review"): "run",
-    ("GET", "/calendar"): "leaves out",
-    ("GET", "/calendar/cron"): "tells of none",
     ("GET", "/health"): "tells of none",
     ("POST", "/undo"): "tells of none",
-    ("GET", "/schedules"): "leaves out",
-    ("GET", "/schedules/{number}"): "schedule",
-    ("POST", "/schedules"): "tells of none",
-    ("POST", "/schedules/{number}/suspend"): "schedule",
-    ("POST", "/schedules/{number}/resume"): "schedule",
-    ("POST", "/schedules/{number}/end"): "schedule",
-    ("POST", "/schedules/{number}/take"): "schedule",
     **collect("ROUTES_VIEWING"),
 }
 # Nothing that it leaves out has words of its own: see the test of its counts, and of what is held.

@@ -11,6 +11,8 @@ from bot.db import redundancy as rows
 from bot.db import tables
 from bot.execution import leg_claims, leg_readings
 from bot.features.schedules import rows as schedules
+from bot.features.schedules import runner
+from bot.features.schedules.actions import ScheduleActions
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
 from bot.model.run import RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
@@ -20,7 +22,7 @@ from bot.queries import redundancy
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
 from runbooks import Leg, Report, Table
-from tests.bot.clock import make_due_now
+from tests.bot.features.schedules.due import make_due_now
 from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch, ShowSwitches, TakeDown
 
@@ -515,7 +517,7 @@ def test_override_that_names_no_cut_set_is_rejected(
 
 def test_scheduled_run_of_the_last_leg_is_refused(harness: Harness):
     timing = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
-    run = harness.service.schedules.request_schedule(
+    run = harness.service.bind(ScheduleActions).request_schedule(
         [build_take_down("lb1")], host_pattern="", timing=timing, person="dora", origin=WEB
     )
     harness.run_queued_work()
@@ -525,7 +527,7 @@ def test_scheduled_run_of_the_last_leg_is_refused(harness: Harness):
     with harness.database.reading() as tx:
         (made,) = schedules.list_schedules(tx)
     make_due_now(harness, made)
-    harness.service.fire_due_schedules()
+    harness.service.bind(runner.fire_due_schedules)
     harness.run_queued_work()
     fired = harness.get_run(run.id + 1)
     assert fired.state is State.REFUSED

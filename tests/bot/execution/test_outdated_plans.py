@@ -8,6 +8,7 @@ import pytest
 
 from bot.db import outbox, runs
 from bot.db.database import Transaction
+from bot.features.schedules.actions import ScheduleActions
 from bot.model.errors import NotAllowed, TooLate
 from bot.model.run import RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
@@ -265,7 +266,7 @@ class TestEndingOutdatedPlans:
     def test_pending_schedule_under_an_earlier_policy_is_not_ended(self, db_harness: Harness):
         harness = db_harness
         hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
-        asked = harness.service.schedules.request_schedule(
+        asked = harness.service.bind(ScheduleActions).request_schedule(
             [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=hourly
         )
         harness.run_queued_work()

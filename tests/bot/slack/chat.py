@@ -125,7 +125,7 @@ async def open_chat(
             features,
         )
         run_views = SlackRunViewBuilder(
-            harness.policies, team=TEAM, base_url=PAGES, notices=features.notices
+            harness.policies, team=TEAM, base_url=PAGES, features=features
         )
         door.outbox = Outbox(
             harness.database,

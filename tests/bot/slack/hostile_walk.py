@@ -12,12 +12,14 @@ from bot.db import outbox, runs, tables
 from bot.features.drift import rows as drift
 from bot.features.drift.state import Candidate
 from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import Schedule, ScheduleState
+from bot.features.schedules.rows import Schedule
 from bot.model.drift_state import DriftState
+from bot.model.schedule import ScheduleState
 from bot.slack import modals
 from connectors.errors import CommandError
 from tests.bot.authenticator_app import enrol_and_step_up
-from tests.bot.clock import MINUTE, fire_due_schedules, make_due_now
+from tests.bot.clock import MINUTE
+from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.hostile import BRIEF, HIDDEN, LOUD, SAID, forbid

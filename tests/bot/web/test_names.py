@@ -6,13 +6,14 @@ from html.parser import HTMLParser
 import pytest
 
 from bot.db import runs
+from bot.features.schedules.actions import ScheduleActions
 from bot.model.grant_words import NewGrant
+from tests.bot.features.schedules.test_pages import NIGHTLY
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import VOID
 from tests.bot.web.sample_runs import add_sample_runs
 from tests.bot.web.test_routes import NAMES, ROUTES
-from tests.bot.web.test_schedules_page import NIGHTLY
 from tests.toy import SetSwitch, ShowSwitches
 
 _IDS = re.compile(r"\b(dora|olga|adam|stan|edge)\b")
@@ -70,7 +71,7 @@ def site_with_everything(site: Site) -> Site:
     areas.write_text(areas.read_text().replace("title: the edge", "title: the front doors"))
     service = site.harness.service
     add_sample_runs(site.database)
-    service.schedules.request_schedule(
+    service.bind(ScheduleActions).request_schedule(
         [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
     site.harness.run_queued_work()

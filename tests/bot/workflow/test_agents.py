@@ -15,12 +15,17 @@ from bot.auth import agents, tokens
 from bot.db import history, tables
 from bot.db.database import Database
 from bot.features.drift.rows import NoSuchKeyError
-from bot.features.schedules.rows import NoSuchSchedule
 from bot.features.wait_report import replay as policy_replay
 from bot.maintenance import check_installation
 from bot.maintenance.installation import Installation
 from bot.maintenance.key_rotation import rotate_signing_key
-from bot.model.errors import InvalidRequestError, NotAllowed, TooLate, TooManyRequestsError
+from bot.model.errors import (
+    InvalidRequestError,
+    NoSuchSchedule,
+    NotAllowed,
+    TooLate,
+    TooManyRequestsError,
+)
 from bot.model.redaction import Redactor
 from bot.model.run import Run, State
 from bot.model.signing import load_signing_key

@@ -16,12 +16,13 @@ from bot.audit import change_log
 from bot.db import runs, tables
 from bot.features.rebuild.actions import RebuildActions
 from bot.features.schedules import rows as schedules
+from bot.features.schedules.actions import ScheduleActions
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.sequence import UndoSelection
 from connectors.errors import CommandError
-from tests.bot.clock import fire_due_schedules, make_due_now
+from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules
 from tests.drift_keys import read_due_keys
@@ -438,7 +439,7 @@ def test_undo_of_changes_in_several_areas_asks_for_one_area(pair: Harness):
 def test_undo_of_a_schedule_reverts_its_last_due_time(pair: Harness):
     dimmed = KeepSwitch(host="lb1", name="lamp", value="dim")
     timing = ScheduleTiming("dim at night", parse_cron("0 22 * * *", "UTC"))
-    asked = pair.service.schedules.request_schedule(
+    asked = pair.service.bind(ScheduleActions).request_schedule(
         [dimmed], host_pattern="", person="dora", origin=WEB, timing=timing
     )
     pair.run_queued_work()

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import ssl
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email import message_from_bytes
@@ -18,13 +18,13 @@ from aiosmtpd.smtp import SMTP, AuthResult, Envelope
 from sqlalchemy import select
 
 from bot.audit import change_log, events
+from bot.audit.change_log import EntryDraft
 from bot.db import break_glass, delegations, tables
+from bot.db.database import Transaction
 from bot.features.notices.mail_server import MailServer
 from bot.features.notices.sender import NoticeSender
-from bot.features.schedules import rows as schedules
 from bot.integrations.safe_http import DeliveryError
 from bot.model.run import Run
-from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
 from bot.model.times import to_datetime
 from tests.bot.clock import MINUTE, Clock
@@ -240,14 +240,18 @@ def test_delegation_that_ends_soon_is_emailed_once(post: Post) -> None:
     assert [one for one in post.send(HOUR) if "digest" not in one[1]] == []
 
 
-def test_schedule_that_lapses_soon_is_emailed_once(post: Post) -> None:
+def test_schedule_that_lapses_soon_is_emailed_once(post: Post, server: MailServer) -> None:
     run = post.request_lamp()
-    with post.clock.transaction() as tx:
-        timing = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
-        lapses = tx.now + 30 * DAY
-        schedules.add_schedule(tx, run=run.id, owner="dora", timing=timing, lapses=lapses)
-    assert [one for one in post.send(HOUR) if "lapses" in one[1]] == []
-    notices = [one for one in post.send(17 * DAY) if "lapses" in one[1]]
+
+    def list_ends(tx: Transaction) -> Iterator[EntryDraft]:
+        lapses = events.ScheduleLapsesSoon(schedule=1, owner="dora", lapses_at=tx.now + DAY)
+        if not change_log.list_entries_of_run(tx, run.id, [lapses.kind]):
+            yield EntryDraft(lapses, run=run.id)
+
+    post.sender = NoticeSender(
+        server, post.harness.policies, post.clock, base_url="", ends=[list_ends]
+    )
+    notices = [one for one in post.send(HOUR) if "lapses" in one[1]]
     assert notices == [
         (f"{name}@example.com", "Schedule 1 lapses soon") for name in ("adam", "dora", "olga")
     ]

@@ -5,7 +5,7 @@ import pytest
 from bot.db import runs
 from bot.features.schedules import rows as schedules
 from bot.model.run import State
-from tests.bot.clock import (
+from tests.bot.features.schedules.due import (
     fire_due_schedules,
     make_due_now,
     move_decided_moments_back,

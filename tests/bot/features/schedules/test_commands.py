@@ -11,7 +11,7 @@ from bot.db import runs
 from bot.db.database import Database
 from bot.features.schedules import rows as schedules
 from bot.model.schedule import ScheduleTiming, parse_cron
-from tests.bot.clock import record_missed_moments
+from tests.bot.features.schedules.due import record_missed_moments
 from tests.bot.installation import create_installation
 from tests.cli_process import run_keyturn
 

@@ -11,17 +11,20 @@ from bot.audit.change_log import Entry
 from bot.audit.event_type import UnknownEvent
 from bot.db import runs, tables
 from bot.db.database import Database, Transaction
+from bot.features.schedules import approval
 from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import Schedule, ScheduleState
+from bot.features.schedules.actions import ScheduleActions
+from bot.features.schedules.rows import Schedule
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model import signing
 from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
-from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.model.schedule import ScheduleState, ScheduleTiming, parse_cron
 from bot.model.signing import KeyFileError, SigningKey
 from tests.bot.audit.test_verification import entries_of, rewrite
 from tests.bot.authenticator_app import enrol_and_step_up, enrol_app
-from tests.bot.clock import Clock, fire_due_schedules, make_due_now
+from tests.bot.clock import Clock
+from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.toy import SetSwitch
 
@@ -65,7 +68,7 @@ class TestAlteredSchedules:
     @staticmethod
     def _ended(harness: Harness) -> Schedule:
         """Return a schedule that was due just now when its owner ended it."""
-        run = harness.service.schedules.request_schedule(
+        run = harness.service.bind(ScheduleActions).request_schedule(
             [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=HOURLY
         )
         harness.run_queued_work()
@@ -73,7 +76,7 @@ class TestAlteredSchedules:
         with harness.database.reading() as tx:
             [schedule] = schedules.list_schedules(tx)
         make_due_now(harness, schedule)
-        harness.service.schedules.end_schedule(schedule.id, person="dora")
+        harness.service.bind(ScheduleActions).end_schedule(schedule.id, person="dora")
         return schedule
 
     def test_altered_schedule_does_not_fire_when_the_log_does_not_confirm_it(
@@ -92,7 +95,7 @@ class TestAlteredSchedules:
     def test_without_the_evidence_check_an_altered_schedule_fires(
         self, harness: Harness, forge: Forgery, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_fire", find_no_reason)
+        monkeypatch.setattr(approval, "_find_mismatch_of_fire", find_no_reason)
         monkeypatch.setattr(evidence, "find_missing_entry_of_run", find_no_reason)
         self._ended(harness)
         with harness.database.transaction() as tx:

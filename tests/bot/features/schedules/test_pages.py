@@ -7,10 +7,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.features.schedules import rows as schedules
+from bot.features.schedules.actions import ScheduleActions
 from bot.features.schedules.readings import build_calendar
 from bot.model.run import State
 from bot.model.schedule import ScheduleTiming, parse_cron
-from tests.bot.clock import fire_due_schedules, make_due_now
+from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
@@ -26,7 +27,7 @@ SCRUB: Mapping[str, str] = {
 
 
 def _start_schedule(harness: Harness) -> int:
-    run = harness.service.schedules.request_schedule(
+    run = harness.service.bind(ScheduleActions).request_schedule(
         [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
     harness.run_queued_work()
@@ -141,7 +142,7 @@ def _freeze(site: Site, text: str) -> None:
 
 def _approve_change_schedule(harness: Harness) -> None:
     request = SetSwitch(host="lb1", name="lamp", value="on")
-    run = harness.service.schedules.request_schedule(
+    run = harness.service.bind(ScheduleActions).request_schedule(
         [request], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
     )
     harness.run_queued_work()
@@ -192,7 +193,7 @@ def test_schedule_calendar_does_not_skip_checks_in_a_freeze(site: Site):
 def test_schedule_calendar_counts_frequent_schedules(site: Site):
     harness = site.harness
     for name, cron in (("often", "* * * * *"), ("five", "*/5 * * * *"), ("odd", "1,2,50 4 * * *")):
-        harness.service.schedules.request_schedule(
+        harness.service.bind(ScheduleActions).request_schedule(
             [ShowSwitches(host="lb1")],
             host_pattern="",
             person="dora",
@@ -232,7 +233,7 @@ def test_schedule_is_suspended_from_the_list_by_its_owner_only(site: Site):
 
 def test_old_ended_schedules_are_listed_on_demand(site: Site, monkeypatch: pytest.MonkeyPatch):
     _start_schedule(site.harness)
-    keeping = site.harness.service.schedules
+    keeping = site.harness.service.bind(ScheduleActions)
     keeping.end_schedule(1, person="dora", reason="not needed any more")
     browser = site.browser("dora")
     assert "nightly" in browser.get("/schedules").text

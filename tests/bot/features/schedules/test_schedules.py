@@ -8,17 +8,22 @@ from sqlalchemy import update
 
 from bot.db import tables
 from bot.execution import gate
-from bot.features.schedules import approval as schedule_approval
+from bot.features.schedules import approval, runner
 from bot.features.schedules import rows as schedules
-from bot.features.schedules import start as start_schedule
-from bot.features.schedules.rows import FireOutcome, Schedule, ScheduleState
+from bot.features.schedules.actions import ScheduleActions
+from bot.features.schedules.rows import Schedule
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, RequestTerms, Run, State
-from bot.model.schedule import Overlap, ScheduleTiming, parse_cron
+from bot.model.schedule import FireOutcome, Overlap, ScheduleState, ScheduleTiming, parse_cron
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.workflow import requests
 from runbooks import AnyRunbook
-from tests.bot.clock import MINUTE, fire_due_schedules, make_due_now, move_decided_moments_back
+from tests.bot.clock import MINUTE
+from tests.bot.features.schedules.due import (
+    fire_due_schedules,
+    make_due_now,
+    move_decided_moments_back,
+)
 from tests.bot.harness import WEB, Harness
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
@@ -32,7 +37,7 @@ def _request_schedule(
     what: AnyRunbook = LAMP,
     person: str = "dora",
 ) -> Run:
-    run = harness.service.schedules.request_schedule(
+    run = harness.service.bind(ScheduleActions).request_schedule(
         [what], host_pattern="", person=person, origin=WEB, timing=timing
     )
     harness.run_queued_work()
@@ -95,7 +100,7 @@ def test_due_time_is_fired_once_by_concurrent_schedulers(db_harness: Harness):
 
     def look() -> None:
         barrier.wait()
-        db_harness.service.fire_due_schedules()
+        db_harness.service.bind(runner.fire_due_schedules)
 
     clocks = [threading.Thread(target=look) for _ in range(4)]
     for clock in clocks:
@@ -174,7 +179,7 @@ def test_more_than_a_thousand_missed_due_times_are_recorded(harness: Harness):
 def test_due_time_is_skipped_while_the_last_run_has_not_ended(harness: Harness):
     schedule = _approve_schedule(harness)
     make_due_now(harness, schedule)
-    harness.service.fire_due_schedules()
+    harness.service.bind(runner.fire_due_schedules)
     harness.dispatcher.enqueued.clear()
     move_decided_moments_back(harness)
     make_due_now(harness, schedule)
@@ -187,7 +192,7 @@ def test_due_time_is_skipped_while_the_last_run_has_not_ended(harness: Harness):
 def test_due_time_waits_for_the_last_run_when_overlap_is_queue(harness: Harness):
     schedule = _approve_schedule(harness, replace(HOURLY, overlap=Overlap.QUEUE))
     make_due_now(harness, schedule)
-    harness.service.fire_due_schedules()
+    harness.service.bind(runner.fire_due_schedules)
     waiting, harness.dispatcher.enqueued[:] = list(harness.dispatcher.enqueued), []
     move_decided_moments_back(harness)
     make_due_now(harness, schedule)
@@ -202,7 +207,7 @@ def test_due_time_waits_for_the_last_run_when_overlap_is_queue(harness: Harness)
 def test_due_time_withdraws_the_last_run_when_overlap_is_cancel(harness: Harness):
     schedule = _approve_schedule(harness, replace(HOURLY, overlap=Overlap.CANCEL))
     make_due_now(harness, schedule)
-    harness.service.fire_due_schedules()
+    harness.service.bind(runner.fire_due_schedules)
     harness.dispatcher.enqueued.clear()
     move_decided_moments_back(harness)
     make_due_now(harness, schedule)
@@ -216,7 +221,7 @@ def test_due_time_withdraws_the_last_run_when_overlap_is_cancel(harness: Harness
 def test_schedule_with_spread_fires_each_host_at_its_own_time(harness: Harness):
     timing = replace(HOURLY, spread_minutes=30)
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = harness.service.schedules.request_schedule(
+    run = harness.service.bind(ScheduleActions).request_schedule(
         lamps, host_pattern="lb*", person="dora", origin=WEB, timing=timing
     )
     harness.run_queued_work()
@@ -236,7 +241,7 @@ def test_schedule_with_spread_fires_each_host_at_its_own_time(harness: Harness):
 
 def test_schedule_for_several_hosts_fires_as_one_request(harness: Harness):
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = harness.service.schedules.request_schedule(
+    run = harness.service.bind(ScheduleActions).request_schedule(
         lamps, host_pattern="lb*", person="dora", origin=WEB, timing=HOURLY
     )
     harness.run_queued_work()
@@ -316,7 +321,7 @@ class TestLapsedApproval:
     def test_without_the_approval_check_a_lapsed_schedule_fires(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(schedule_approval, "check_schedule_approval", _skip_guard)
+        monkeypatch.setattr(approval, "check_schedule_approval", _skip_guard)
         assert self._lapses(harness).state is ScheduleState.ACTIVE
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
@@ -358,7 +363,7 @@ class TestAlteredValues:
     def test_without_the_approval_check_a_schedule_with_altered_values_fires(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(schedule_approval, "check_schedule_approval", _skip_guard)
+        monkeypatch.setattr(approval, "check_schedule_approval", _skip_guard)
         monkeypatch.setattr(gate, "_check_evidence", _skip_guard)
         self._changed(harness)
         assert harness.fleet.sent == [("lb1", "set fan on")]
@@ -407,31 +412,33 @@ class TestFreeze:
 def test_schedule_is_suspended_and_resumed_by_its_owner_and_area_owners(harness: Harness):
     schedule = _approve_schedule(harness)
     with pytest.raises(NotAllowed):
-        harness.service.schedules.suspend_schedule(schedule.id, person="theo")
+        harness.service.bind(ScheduleActions).suspend_schedule(schedule.id, person="theo")
     with pytest.raises(InvalidRequestError, match=r"U\+202E"):
-        harness.service.schedules.suspend_schedule(
+        harness.service.bind(ScheduleActions).suspend_schedule(
             schedule.id, person="olga", reason="\u202ehidden"
         )
-    harness.service.schedules.suspend_schedule(schedule.id, person="olga", reason="new\ndisks")
+    harness.service.bind(ScheduleActions).suspend_schedule(
+        schedule.id, person="olga", reason="new\ndisks"
+    )
     make_due_now(harness, schedule)
     fire_due_schedules(harness)
     assert _list_fires(harness, schedule) == []
     with pytest.raises(TooLate):
-        harness.service.schedules.suspend_schedule(schedule.id, person="olga")
-    harness.service.schedules.resume_schedule(schedule.id, person="dora")
+        harness.service.bind(ScheduleActions).suspend_schedule(schedule.id, person="olga")
+    harness.service.bind(ScheduleActions).resume_schedule(schedule.id, person="dora")
     fire_due_schedules(harness)
     assert _list_fires(harness, schedule) == []
     make_due_now(harness, schedule)
     fire_due_schedules(harness)
     assert len(_list_fired_runs(harness, schedule)) == 1
-    harness.service.schedules.end_schedule(schedule.id, person="dora")
+    harness.service.bind(ScheduleActions).end_schedule(schedule.id, person="dora")
     with pytest.raises(TooLate):
-        harness.service.schedules.resume_schedule(schedule.id, person="dora")
+        harness.service.bind(ScheduleActions).resume_schedule(schedule.id, person="dora")
 
 
 def test_schedule_taken_over_needs_an_approval_and_ends_the_old_one(harness: Harness):
     schedule = _approve_schedule(harness)
-    run = harness.service.schedules.take_over_schedule(
+    run = harness.service.bind(ScheduleActions).take_over_schedule(
         schedule.id, person="stan", origin=RequestOrigin("web")
     )
     harness.run_queued_work()
@@ -455,11 +462,13 @@ class TestTakeOver:
     """Schedules of checks, which need no approval to be replaced."""
 
     def _taken(self, harness: Harness, person: str) -> tuple[Run, Schedule]:
-        harness.service.schedules.request_schedule(
+        harness.service.bind(ScheduleActions).request_schedule(
             [ShowSwitches(host="lb1")], host_pattern="", person="olga", origin=WEB, timing=HOURLY
         )
         harness.run_queued_work()
-        run = harness.service.schedules.take_over_schedule(1, person=person, origin=WEB)
+        run = harness.service.bind(ScheduleActions).take_over_schedule(
+            1, person=person, origin=WEB
+        )
         harness.run_queued_work()
         return harness.get_run(run.id), _list_schedules(harness)[0]
 
@@ -471,7 +480,7 @@ class TestTakeOver:
     def test_without_the_manager_check_anybody_takes_over_a_schedule(
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(start_schedule, "_list_managers", _find_no_reason)
+        monkeypatch.setattr(approval, "_list_managers", _find_no_reason)
         assert self._taken(harness, "dora")[1].state is ScheduleState.ENDED
 
     def test_schedule_can_be_taken_over_by_an_owner_of_the_area(self, harness: Harness):
@@ -486,7 +495,9 @@ class TestTakeOver:
             file.write_text(
                 "".join(f"{line}\n" for line in lines.split("\n") if "olga:" not in line)
             )
-        run = harness.service.schedules.take_over_schedule(1, person="dora", origin=WEB)
+        run = harness.service.bind(ScheduleActions).take_over_schedule(
+            1, person="dora", origin=WEB
+        )
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert _list_schedules(harness)[0].state is ScheduleState.ENDED

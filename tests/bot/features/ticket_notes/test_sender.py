@@ -47,7 +47,7 @@ def test_readiness_names_failed_notes_where_there_is_a_ticket_system(
     def list_checks() -> list[str]:
         settings = Settings(policy=tmp_path / "policy", base_url="https://keyturn.test")
         parts = (settings, ticketed.database, ticketed.policies, ticketed.service)
-        part = FEATURE.build_server_part(ServerContext(*parts, Redactor(()), ()))
+        part = FEATURE.build_server_part(ServerContext(*parts, Redactor(()), (), ()))
         assert len(part.tasks) == 1
         return [*part.health_checks]
 
