@@ -1,1 +1,1 @@
-"""What machines do with a run: plan, gate, execute, recover, schedule."""
+"""What machines do with a run: plan, gate, execute, recover."""

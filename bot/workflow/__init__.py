@@ -1,1 +1,1 @@
-"""What people do to runs: request, approve, deny, delegate, grant, schedule, stop."""
+"""What people do to runs: request, approve, deny, delegate, grant, stop."""

@@ -204,3 +204,14 @@ def test_announcing_entry_is_written_once_before_the_first_entry_of_its_person(d
         *("token used", "claimed", "approved"),
         "approved",
     ]
+
+
+def test_entries_naming_a_number_are_not_those_of_numbers_that_begin_like_it(database: Database):
+    with database.transaction() as tx:
+        verification.open_log(tx)
+        for number in (1, 12):
+            change_log.append_entry(tx, events.ScheduleResumed(schedule=number), run=1)
+    kind = events.ScheduleResumed.kind
+    with database.reading() as tx:
+        assert len(change_log.list_entries_naming(tx, kind, "schedule", 1)) == 1
+        assert len(change_log.list_run_entries_naming(tx, kind, 1, "schedule", 1)) == 1

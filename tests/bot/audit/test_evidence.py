@@ -16,7 +16,6 @@ from bot.db import runs, tables
 from bot.db.database import Transaction
 from bot.db.lease_keeper import LeaseKeeper
 from bot.execution import gate
-from bot.features.schedules import rows as schedules
 from bot.model.run import Decision, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
@@ -174,24 +173,6 @@ class TestAlteredRunColumns:
     ):
         monkeypatch.setattr(gate, "get_kind", lambda _runbook: "check")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
         assert self._called_a_check(harness).state is State.SUCCEEDED
-
-    def _made_a_schedule(self, harness: Harness) -> list[schedules.Schedule]:
-        """Turn what was approved once into something that is done every hour."""
-        run = harness.request(LAMP_ON)
-        harness.service.approve_run(run.id, person="olga", digest=run.digest)
-        _alter_run(harness, run, timing=HOURLY.to_json())
-        harness.run_queued_work()
-        with harness.database.reading() as tx:
-            return schedules.list_schedules(tx)
-
-    def test_an_approved_run_cannot_become_a_schedule(self, harness: Harness):
-        assert self._made_a_schedule(harness) == []
-
-    def test_without_the_evidence_check_an_approved_run_becomes_a_schedule(
-        self, harness: Harness, monkeypatch: pytest.MonkeyPatch
-    ):
-        monkeypatch.setattr(evidence, "find_mismatch_of_run", _find_nothing)
-        assert len(self._made_a_schedule(harness)) == 1
 
     def _called_escalated(self, directory: Path) -> Harness:
         """Let an administrator decide who would be asked only once the owners had not."""
