@@ -654,8 +654,8 @@ async def _run_lifespan(keyturn: Keyturn) -> AsyncGenerator[None]:
     if keyturn.dispatch is not None:
         await asyncio.to_thread(_release_senders, keyturn.database)
         keyturn.lease_keeper.start_heartbeat(keyturn.database)
-        keyturn.dispatch.start(keyturn.service.advance_run)
-        await asyncio.to_thread(keyturn.service.recover_unfinished_runs)
+        keyturn.dispatch.start(keyturn.service.advancer.advance_run)
+        await asyncio.to_thread(keyturn.service.advancer.recover_unfinished_runs)
     scheduler = _create_scheduler(keyturn)
     scheduler.start()
     tasks = [asyncio.create_task(observability.warn_when_loop_blocks())]
@@ -699,22 +699,22 @@ async def _finish_runs(keyturn: Keyturn) -> None:
 
 def _create_scheduler(keyturn: Keyturn) -> Scheduler:
     """Return the scheduler of periodic duties."""
-    service = keyturn.service
+    advancer = keyturn.service.advancer
     return Scheduler(
         [
-            service.record_policy_change,
-            service.end_outdated_plans,
-            service.expire_runs,
-            service.remind_approvers,
-            service.recover_expired_leases,
-            service.wake_stalled_runs,
+            advancer.record_policy_change,
+            advancer.end_outdated_plans,
+            advancer.expire_runs,
+            advancer.remind_approvers,
+            advancer.recover_expired_leases,
+            advancer.wake_stalled_runs,
             keyturn.housekeeping.run_periodic_tasks,
             keyturn.contacts.write_contacts,
         ],
         # In a distributed installation, the workers follow up the runs of their sites.
         slow_duties=[
             *(duty for part in keyturn.parts for duty in part.duties),
-            *(service.list_host_duties() if keyturn.dispatch else ()),
+            *(advancer.list_host_duties() if keyturn.dispatch else ()),
         ],
     )
 

@@ -90,7 +90,7 @@ async def _run_until_signal(foundation: Foundation, worker: ProcrastinateWorker)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, end)
     foundation.lease_keeper.start_heartbeat(foundation.database)
-    worker.start(foundation.service.advance_run)
+    worker.start(foundation.service.advancer.advance_run)
     scheduler = _create_scheduler(foundation)
     scheduler.start()
     await signalled.wait()
@@ -107,9 +107,9 @@ def _create_scheduler(foundation: Foundation) -> Scheduler:
     """Return the scheduler of a worker's periodic duties."""
     return Scheduler(
         [
-            foundation.service.recover_expired_leases,
+            foundation.service.advancer.recover_expired_leases,
             foundation.housekeeping.run_periodic_tasks,
             foundation.contacts.write_contacts,
         ],
-        slow_duties=foundation.service.list_host_duties(),
+        slow_duties=foundation.service.advancer.list_host_duties(),
     )

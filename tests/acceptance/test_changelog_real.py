@@ -204,7 +204,7 @@ def _add_approved_run(flow: KeyturnService, queue: ManualDispatcher, database: D
     """Return a request that was let go before its disk can only be read."""
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
     run = flow.request_run(lamp, RequestTerms("dora", RequestOrigin("web")))
-    flow.advance_run(run.id)
+    flow.advancer.advance_run(run.id)
     with database.reading() as tx:
         planned = runs.get_run(tx, run.id)
     assert planned.state is State.PENDING, planned.summary
@@ -222,7 +222,7 @@ def test_read_only_disk_stops_an_approved_run_before_it_is_sent(small_disk: Path
         number = _add_approved_run(flow, queue, database)
         asked = fleet.asked
         with _remount_read_only(small_disk):
-            flow.advance_run(number)
+            flow.advancer.advance_run(number)
             with pytest.raises(StoreUnavailable):
                 flow.request_run(
                     SetSwitch(host="lb1", name="fan", value="on"), RequestTerms("dora", _WEB)
@@ -231,7 +231,7 @@ def test_read_only_disk_stops_an_approved_run_before_it_is_sent(small_disk: Path
             assert database.error
             database.engine.dispose()
         # The twin: the same request, where the log can be written.
-        flow.wake_stalled_runs()
+        flow.advancer.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(number).state is State.SUCCEEDED
         assert database.error is None

@@ -66,7 +66,7 @@ class Gate:
 
     def work(self) -> None:
         while self.queue.enqueued:
-            self.service.advance_run(self.queue.enqueued.pop(0))
+            self.service.advancer.advance_run(self.queue.enqueued.pop(0))
 
     def close(self) -> None:
         self.fleet.close()

@@ -58,7 +58,7 @@ class WebServer:
 
     def work(self, service: KeyturnService) -> None:
         while self.queue.enqueued:
-            service.advance_run(self.queue.enqueued.pop(0))
+            service.advancer.advance_run(self.queue.enqueued.pop(0))
 
     def get_run(self, number: int) -> Run:
         with self.database.reading() as tx:

@@ -77,7 +77,7 @@ class Pair:
 
     def work(self) -> None:
         while self.queue.enqueued:
-            self.service.advance_run(self.queue.enqueued.pop(0))
+            self.service.advancer.advance_run(self.queue.enqueued.pop(0))
 
     def get_run(self, number: int) -> Run:
         with self.database.reading() as tx:

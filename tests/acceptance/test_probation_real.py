@@ -204,7 +204,7 @@ class Keyturn:
 
     def work(self) -> None:
         while self._queue.enqueued:
-            self.service.advance_run(self._queue.enqueued.pop(0))
+            self.service.advancer.advance_run(self._queue.enqueued.pop(0))
 
     def finish(self, number: int) -> Run:
         """Let what is on probation run out, and let Keyturn find out what became of the run."""
@@ -213,7 +213,7 @@ class Keyturn:
             self.site.probations.let_time_run_out("toy")
         for _ in range(4):
             self.database.ahead += 1200 * 1_000_000
-            self.service.wake_stalled_runs()
+            self.service.advancer.wake_stalled_runs()
             self.work()
         return self.get_run(number)
 
@@ -240,11 +240,11 @@ def interrupt_change(site: Site, change: Change[str], way: str, step: int, when:
         with site.opened() as keyturn:
             keyturn.pool.at = (step, when)
             keyturn.pool.happen = lambda: os.kill(os.getpid(), signal.SIGKILL)
-            keyturn.service.advance_run(number)
+            keyturn.service.advancer.advance_run(number)
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     with site.opened() as keyturn:
-        keyturn.service.recover_unfinished_runs()
+        keyturn.service.advancer.recover_unfinished_runs()
         return keyturn.finish(number)
 
 
@@ -428,7 +428,7 @@ def test_probation_drill_shows_that_the_host_restores_a_change(site: Site):
         assert keyturn.get_run(number).state is State.SUCCEEDED
         site.probations.let_time_run_out("drill")
         keyturn.database.ahead += 60 * 1_000_000
-        keyturn.service.run_due_follow_ups()
+        keyturn.service.advancer.run_due_follow_ups()
         assert keyturn.list_kinds(number)[-1] == "followed up"
         assert not keyturn.get_run(number).needs_attention
         run = keyturn.approve(FINE)

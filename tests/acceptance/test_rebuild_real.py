@@ -84,7 +84,7 @@ class Site:
 
     def _work(self) -> None:
         while self.queue.enqueued:
-            self.service.advance_run(self.queue.enqueued.pop(0))
+            self.service.advancer.advance_run(self.queue.enqueued.pop(0))
 
     def _get_run(self, run: Run) -> Run:
         with self.database.reading() as tx:

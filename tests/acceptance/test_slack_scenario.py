@@ -368,7 +368,7 @@ def test_expired_request_ignores_the_buttons_of_its_old_card(stage: Stage):
     card = stage.card("Approve", f"run {run.id}")
     with stage.service.keyturn.database.transaction() as tx:
         tx.sql.execute(update(tables.run).values(expires_at=tx.now - 1))
-    stage.service.keyturn.service.expire_runs()
+    stage.service.keyturn.service.advancer.expire_runs()
     stage.reaches(run, State.EXPIRED)
     expected = ["Re-plan", "Request again", "Show commands"]
     assert _list_button_labels(stage.card("Expired")) == expected

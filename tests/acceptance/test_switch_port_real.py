@@ -79,7 +79,7 @@ class Site:
 
     def work(self) -> None:
         while self.queue.enqueued:
-            self.service.advance_run(self.queue.enqueued.pop(0))
+            self.service.advancer.advance_run(self.queue.enqueued.pop(0))
 
     def get_run(self, number: int) -> Run:
         with self.database.reading() as tx:
@@ -98,7 +98,7 @@ class Site:
 
     def reconcile(self, number: int) -> Run:
         self.database.ahead += 1200 * 1_000_000
-        self.service.wake_stalled_runs()
+        self.service.advancer.wake_stalled_runs()
         self.work()
         return self.get_run(number)
 

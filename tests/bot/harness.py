@@ -74,7 +74,7 @@ class Harness:
 
     def run_queued_work(self) -> None:
         while self.dispatcher.enqueued:
-            self.service.advance_run(self.dispatcher.enqueued.pop(0))
+            self.service.advancer.advance_run(self.dispatcher.enqueued.pop(0))
 
     def get_run(self, number: int) -> Run:
         """Return a run as a person reads it who may view everything."""

@@ -324,7 +324,7 @@ class TestApprovalExpiry:
             clock.ahead = harness.context.approval_timeout + MINUTE
             with pytest.raises(TooLate, match="expired"):
                 _cast_approval(harness, run, "olga")
-            harness.service.expire_runs()
+            harness.service.advancer.expire_runs()
             assert harness.get_run(run.id).state is State.EXPIRED
 
     def test_approval_extends_the_expiry_of_a_run_from_the_time_it_was_given(self, tmp_path: Path):
@@ -358,14 +358,18 @@ class TestReminders:
     ):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             run = harness.request(LAMP_ON)
-            assert harness.service.remind_approvers() == []
+            assert harness.service.advancer.remind_approvers() == []
             clock.ahead = 11 * MINUTE
-            assert [reminder.id for reminder in harness.service.remind_approvers()] == [run.id]
-            assert harness.service.remind_approvers() == []
+            assert [reminder.id for reminder in harness.service.advancer.remind_approvers()] == [
+                run.id
+            ]
+            assert harness.service.advancer.remind_approvers() == []
             assert not _can_approve(harness, run, "sven")
             clock.ahead = 21 * MINUTE
-            assert [reminder.id for reminder in harness.service.remind_approvers()] == [run.id]
-            assert harness.service.remind_approvers() == []
+            assert [reminder.id for reminder in harness.service.advancer.remind_approvers()] == [
+                run.id
+            ]
+            assert harness.service.advancer.remind_approvers() == []
             assert harness.list_entry_kinds(run)[-2:] == ["approval refused", "escalated"]
             assert _cast_approval(harness, run, "sven").state is State.QUEUED
             harness.run_queued_work()
@@ -375,7 +379,7 @@ class TestReminders:
         with _harness(tmp_path, self.RULES) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = 11 * MINUTE
-            harness.service.remind_approvers()
+            harness.service.advancer.remind_approvers()
             with harness.database.reading() as tx:
                 entry = change_log.get_last_entry_of_run(tx, run.id)
             assert entry
@@ -387,24 +391,24 @@ class TestReminders:
         with _harness(tmp_path) as (harness, clock):
             run = harness.request(LAMP_ON)
             clock.ahead = 2 * HOUR
-            assert len(harness.service.remind_approvers()) == 1
-            assert harness.service.remind_approvers() == []
+            assert len(harness.service.advancer.remind_approvers()) == 1
+            assert harness.service.advancer.remind_approvers() == []
             assert not _can_approve(harness, run, "sven")
 
     def test_approvers_are_not_reminded_of_a_decided_run(self, tmp_path: Path):
         with _harness(tmp_path, self.RULES) as (harness, clock):
             harness.approve(harness.request(LAMP_ON))
             clock.ahead = HOUR
-            assert harness.service.remind_approvers() == []
+            assert harness.service.advancer.remind_approvers() == []
 
 
 class TestPolicyEntries:
     def test_policy_change_is_logged_once_with_the_changed_files(self, harness: Harness):
-        harness.service.record_policy_change()
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
+        harness.service.advancer.record_policy_change()
         areas = harness.policies.path / "areas.yaml"
         areas.write_text(areas.read_text() + "# a remark\n")
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
         with harness.database.reading() as tx:
             entry = change_log.get_last_entry_of_kind(tx, "policy changed")
         assert harness.list_entry_kinds().count("policy changed") == 2
@@ -415,15 +419,15 @@ class TestPolicyEntries:
     def test_invalid_policy_and_its_repair_are_logged_once_each(
         self, harness: Harness, caplog: pytest.LogCaptureFixture
     ):
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
         rules = harness.policies.path / "policy.cedar"
         good = rules.read_text()
         rules.write_text("permit (")
-        harness.service.record_policy_change()
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
+        harness.service.advancer.record_policy_change()
         assert [record.levelname for record in caplog.records] == ["CRITICAL"]
         rules.write_text(good)
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
         assert [kind for kind in harness.list_entry_kinds() if kind.startswith("policy")] == [
             "policy changed",
             "policy invalid",

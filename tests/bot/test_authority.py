@@ -245,7 +245,7 @@ class TestDenialSetBack:
         harness.service.deny_run(run.id, person="adam", reason="not today")
         with harness.database.transaction() as tx:
             tx.sql.execute(update(tables.run).values(state="queued"))
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         return harness.get_run(run.id)
 
     def test_a_denial_wins_over_an_approval_until_something_is_sent(self, harness: Harness):
@@ -325,7 +325,7 @@ class TestLateStepResult:
 
     def _settled_meanwhile(self, harness: Harness) -> Run:
         def give_up(_host: str, _words: str) -> None:
-            KeyturnService(harness.context).recover_unfinished_runs()
+            KeyturnService(harness.context).advancer.recover_unfinished_runs()
             harness.service.resolve_run(
                 run.id, person="olga", succeeded=False, reason="the lamp is off, I looked"
             )
@@ -393,7 +393,7 @@ class TestEscalation:
     ):
         run = escalating.request(LAMP_ON)
         clock.ahead = 11 * MINUTE
-        assert [len(escalating.service.remind_approvers()) for _ in range(3)] == [1, 0, 0]
+        assert [len(escalating.service.advancer.remind_approvers()) for _ in range(3)] == [1, 0, 0]
         with pytest.raises(NotAllowed):
             escalating.approve(run, "stan")
 
@@ -402,7 +402,7 @@ class TestEscalation:
     ):
         monkeypatch.setattr(reminders, "_needs_reminder", allow)
         run = escalating.request(LAMP_ON)
-        assert [len(escalating.service.remind_approvers()) for _ in range(3)] == [1, 1, 1]
+        assert [len(escalating.service.advancer.remind_approvers()) for _ in range(3)] == [1, 1, 1]
         assert escalating.approve(run, "stan").state is State.SUCCEEDED
 
 

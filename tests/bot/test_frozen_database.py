@@ -143,7 +143,7 @@ def test_a_frozen_database_refuses_the_run_before_any_packet(frozen_harness: Har
         assert harness.database.error
     _wait_until_database_works(harness)
     assert harness.get_run(other.id).state is State.PENDING
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.SUCCEEDED
 

@@ -36,7 +36,7 @@ def _queue_unapproved_run(harness: Harness) -> Run:
     run = harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         runs.move_run(tx, runs.lock_run(tx, run.id), State.QUEUED)
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     return harness.get_run(run.id)
 
 
@@ -167,7 +167,7 @@ class TestExpiredRequests:
             for item in outbox.list_pending_updates(tx):
                 outbox.mark_delivered(tx, item)
             runs.amend_run(tx, runs.lock_run(tx, run.id), expires_at=tx.now)
-        harness.service.expire_runs()
+        harness.service.advancer.expire_runs()
         return harness.get_run(run.id)
 
     def test_expired_requests_stay_listed_and_searchable(self, harness: Harness, expired: Run):

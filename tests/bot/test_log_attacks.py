@@ -261,7 +261,7 @@ class TestKeyRotation:
         parts = replace(harness.context, database=database)
         turned = Harness(KeyturnService(parts), parts, fleet, harness.dispatcher, harness.policies)
         _forge_decision_and_queue_run(turned, run)
-        turned.service.advance_run(run.id)
+        turned.service.advancer.advance_run(run.id)
         database.close()
 
     def test_service_appends_no_entry_after_a_forged_approval(
@@ -460,7 +460,7 @@ class TestRemovedEntries:
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._denied(sealed, key, follow)
-        sealed.service.advance_run(run.id)
+        sealed.service.advancer.advance_run(run.id)
         assert sealed.fleet.sent == []
 
     def test_denied_change_does_not_run_after_a_restart_when_its_denial_is_removed(
@@ -470,7 +470,7 @@ class TestRemovedEntries:
         database = Database(sealed.database.url, signing.load_signing_key(key))
         with database.transaction() as tx, pytest.raises(LogAlteredError, match="is missing"):
             followed_log.follow_log(tx)
-        KeyturnService(replace(sealed.context, database=database)).advance_run(run.id)
+        KeyturnService(replace(sealed.context, database=database)).advancer.advance_run(run.id)
         database.close()
         assert sealed.fleet.sent == []
 
@@ -483,7 +483,7 @@ class TestRemovedEntries:
     ):
         monkeypatch.setattr(evidence, "follow_log", _forget_verified_head)
         run = self._denied(sealed, key, follow)
-        sealed.service.advance_run(run.id)
+        sealed.service.advancer.advance_run(run.id)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
     def _banned(self, harness: Harness, key: Path, follow: Callable[[Harness, Path], None]) -> Run:
@@ -503,7 +503,7 @@ class TestRemovedEntries:
         self, sealed: Harness, key: Path, follow: Callable[[Harness, Path], None]
     ):
         run = self._banned(sealed, key, follow)
-        sealed.service.advance_run(run.id)
+        sealed.service.advancer.advance_run(run.id)
         assert sealed.fleet.sent == []
 
     def test_without_the_followed_log_the_change_of_a_banned_person_runs(
@@ -515,7 +515,7 @@ class TestRemovedEntries:
     ):
         monkeypatch.setattr(evidence, "follow_log", _forget_verified_head)
         run = self._banned(sealed, key, follow)
-        sealed.service.advance_run(run.id)
+        sealed.service.advancer.advance_run(run.id)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
     def test_completed_change_does_not_run_again_when_its_entries_are_removed(
@@ -534,7 +534,7 @@ class TestRemovedEntries:
             tx.sql.execute(
                 update(tables.run).where(tables.run.c.id == run.id).values(state="queued")
             )
-        sealed.service.advance_run(run.id)
+        sealed.service.advancer.advance_run(run.id)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
 

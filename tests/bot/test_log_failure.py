@@ -61,7 +61,7 @@ def _crash_with_broken_log(harness: Harness, parts: WorkflowContext) -> Run:
 
     harness.fleet.before_send = while_it_is_sent
     number = harness.dispatcher.enqueued.pop()
-    worker = threading.Thread(target=flow.advance_run, args=(number,), daemon=True)
+    worker = threading.Thread(target=flow.advancer.advance_run, args=(number,), daemon=True)
     worker.start()
     assert sent.wait(PATIENCE)
     if parts.spool is not None:
@@ -76,7 +76,7 @@ def _start_next_process(harness: Harness, parts: WorkflowContext, spool: Spool) 
     harness.fleet.before_send = lambda _host, _words: None
     _repair_log(harness)
     house = Housekeeping(harness.database, spool=spool)
-    KeyturnService(parts).recover_unfinished_runs()
+    KeyturnService(parts).advancer.recover_unfinished_runs()
     house.run_periodic_tasks()
 
 

@@ -225,7 +225,7 @@ def test_parent_run_is_advanced_once_for_each_wave(crowd: Harness):
     while crowd.dispatcher.enqueued:
         number = crowd.dispatcher.enqueued.pop(0)
         looks += number == whole.id
-        crowd.service.advance_run(number)
+        crowd.service.advancer.advance_run(number)
     assert crowd.get_run(whole.id).state is State.SUCCEEDED
     # To begin, and after each of the three waves.
     assert looks == 4

@@ -73,7 +73,7 @@ def test_run_advanced_by_several_threads_is_sent_once(db_harness: Harness):
     run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     harness.dispatcher.enqueued.clear()
-    _run_together(*[lambda: harness.service.advance_run(run.id)] * 4)
+    _run_together(*[lambda: harness.service.advancer.advance_run(run.id)] * 4)
     assert harness.fleet.sent == [("lb1", "set lamp on")]
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -92,7 +92,7 @@ def test_changes_to_one_host_take_turns(db_harness: Harness):
     for run in (first, second):
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
     waiting, harness.dispatcher.enqueued = harness.dispatcher.enqueued, []
-    _run_together(*[lambda n=n: harness.service.advance_run(n) for n in waiting])
+    _run_together(*[lambda n=n: harness.service.advancer.advance_run(n) for n in waiting])
     harness.run_queued_work()
     assert {harness.get_run(run.id).state for run in (first, second)} == {State.SUCCEEDED}
 

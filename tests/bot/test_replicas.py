@@ -155,9 +155,9 @@ def approve_and_advance(
                 service.approve_run(number, person=person, digest=digest)
                 place.ledger.note(f"approved {number}")
         # As nudge() does in every replica, whoever was told of it.
-        service.advance_run(number)
+        service.advancer.advance_run(number)
         while queue.enqueued:
-            service.advance_run(queue.enqueued.pop(0))
+            service.advancer.advance_run(queue.enqueued.pop(0))
     database.close()
 
 
@@ -174,9 +174,9 @@ def advance_all_runs(
             service.approve_run(number, person="olga", digest=digest)
             queue.enqueued.clear()
         together.wait(TOGETHER)
-        service.advance_run(number)
+        service.advancer.advance_run(number)
         while queue.enqueued:
-            service.advance_run(queue.enqueued.pop(0))
+            service.advancer.advance_run(queue.enqueued.pop(0))
     database.close()
 
 
@@ -222,7 +222,7 @@ def _add_requests(place: Place, needed: int, times: int) -> list[tuple[int, str]
     races: list[tuple[int, str]] = []
     for n in range(times):
         wanted = SetSwitch(host="lb1", name="lamp", value=f"v{n}")
-        service.advance_run(service.request_run(wanted, RequestTerms("dora", WEB)).id)
+        service.advancer.advance_run(service.request_run(wanted, RequestTerms("dora", WEB)).id)
         with database.reading() as tx:
             run = runs.get_run(tx, n + 1)
         assert run.state is State.PENDING
@@ -369,9 +369,9 @@ def _finish_runs(service: KeyturnService, database: Database, under_way: set[int
         with database.reading() as tx:
             under_way.update(run.id for run in runs.list_unfinished(tx))
         for number in under_way:
-            service.advance_run(number)
+            service.advancer.advance_run(number)
         # As the clock does: what rests until the database is back is taken up again.
-        service.wake_stalled_runs()
+        service.advancer.wake_stalled_runs()
         with database.reading() as tx:
             over = [number for number in under_way if runs.get_run(tx, number).is_ended]
         under_way.difference_update(over)
@@ -391,11 +391,11 @@ def _add_overdue_schedule(service: KeyturnService, database: Database) -> int:
     run = service.bind(ScheduleActions).request_schedule(
         [lamp], host_pattern="", person="dora", origin=WEB, timing=timing
     )
-    service.advance_run(run.id)
+    service.advancer.advance_run(run.id)
     with database.reading() as tx:
         run = runs.get_run(tx, run.id)
     service.approve_run(run.id, person="olga", digest=run.digest)
-    service.advance_run(run.id)
+    service.advancer.advance_run(run.id)
     with database.transaction() as tx:
         newest = max(schedule.id for schedule in schedules.list_schedules(tx))
         since = then[-1] - 1

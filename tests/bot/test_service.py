@@ -469,7 +469,7 @@ class TestRecovery:
         with pytest.raises(PowerCut):
             harness.approve(run)
         assert harness.get_run(run.id).state is State.RUNNING
-        harness.service.recover_unfinished_runs()
+        harness.service.advancer.recover_unfinished_runs()
         assert harness.get_run(run.id).state is State.UNKNOWN
         # It was a crash, and nobody is told that somebody may have altered the database.
         assert "its outcome is unknown" in harness.get_run(run.id).summary
@@ -478,7 +478,7 @@ class TestRecovery:
         run = harness.request(LAMP_ON)
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.dispatcher.enqueued.clear()
-        harness.service.recover_unfinished_runs()
+        harness.service.advancer.recover_unfinished_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -496,7 +496,7 @@ class TestRecovery:
             harness.run_queued_work()
         assert harness.get_run(run.id).state is State.STARTING
         harness.fleet.before_query = lambda _host: None
-        harness.service.recover_unfinished_runs()
+        harness.service.advancer.recover_unfinished_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.fleet.sent == [("lb1", "set lamp on")]
@@ -518,10 +518,10 @@ def test_undecided_run_expires(harness: Harness):
     waiting, other = harness.request(LAMP_ON), harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         runs.amend_run(tx, runs.get_run(tx, waiting.id), expires_at=tx.now)
-    assert [run.id for run in harness.service.expire_runs()] == [waiting.id]
+    assert [run.id for run in harness.service.advancer.expire_runs()] == [waiting.id]
     assert harness.get_run(waiting.id).state is State.EXPIRED
     assert harness.get_run(other.id).state is State.PENDING
-    assert harness.service.expire_runs() == []
+    assert harness.service.advancer.expire_runs() == []
 
 
 class TestFreezes:
@@ -541,14 +541,14 @@ class TestFreezes:
         assert harness.fleet.sent == []
 
         # A frozen crowd is not looked at again and again.
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         assert harness.dispatcher.enqueued == []
         assert harness.list_entry_kinds(waiting).count("on hold") == 1
 
         # The freeze ends as such, and not by an edit: that would make the plan stale.
         policy = harness.policies.get_policy()
         policy.freezes = FreezeList()
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(waiting.id).state is State.SUCCEEDED
 
@@ -645,7 +645,7 @@ class TestLostDatabase:
         harness.fleet.before_query = _lose_database_once(harness)
         run = harness.request(LAMP_ON)
         assert run.state is State.PLANNING
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.PENDING
 
@@ -653,7 +653,7 @@ class TestLostDatabase:
         run = harness.request(LAMP_ON)
         harness.fleet.before_query = _lose_database_once(harness)
         assert harness.approve(run).state is State.STARTING
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.fleet.sent == [("lb1", "set lamp on")]
@@ -665,14 +665,14 @@ class TestLostDatabase:
         harness.fleet.after_send = lose
         run = harness.approve(harness.request(LAMP_ON))
         assert run.state is State.RUNNING
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
     def test_running_run_is_not_enqueued_by_the_stalled_run_check(self, harness: Harness):
         def look(_host: str, _words: str) -> None:
-            harness.service.wake_stalled_runs()
+            harness.service.advancer.wake_stalled_runs()
             assert harness.dispatcher.enqueued == []
 
         harness.fleet.before_send = look
@@ -692,9 +692,9 @@ class TestLostDatabase:
         def look_twice(_host: str, _words: str) -> None:
             reading = harness.database.reading
             harness.database.reading = Gone  # pyright: ignore[reportAttributeAccessIssue] - it fails
-            harness.service.advance_run(run.id)
+            harness.service.advancer.advance_run(run.id)
             harness.database.reading = reading
-            harness.service.wake_stalled_runs()
+            harness.service.advancer.wake_stalled_runs()
 
         harness.fleet.before_send = look_twice
         assert harness.approve(run).state is State.SUCCEEDED
@@ -707,7 +707,7 @@ class TestLostDatabase:
         harness.fleet.before_send = cut
         holder = harness.approve(harness.request(LAMP_ON))
         harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         assert harness.dispatcher.enqueued == [holder.id]
 
 
@@ -743,7 +743,7 @@ def test_outcome_that_the_database_rejects_is_retried_four_times(
         harness.approve(run)
     assert tried == [1, 1, 1, 1]
     assert harness.get_run(run.id).state is State.RUNNING
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.list_entry_kinds(run)[-6:-2] == [
         "unknown",
@@ -761,7 +761,7 @@ class TestShutdown:
     def _again(self, harness: Harness) -> None:
         harness.dispatcher.enqueued.clear()
         harness.service = KeyturnService(harness.context)
-        harness.service.recover_unfinished_runs()
+        harness.service.advancer.recover_unfinished_runs()
         harness.run_queued_work()
 
     def test_shutdown_finishes_the_current_step_and_sends_no_further_one(self, harness: Harness):

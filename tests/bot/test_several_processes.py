@@ -92,10 +92,10 @@ def test_expired_run_is_expired_once_by_two_processes(db_harness: Harness):
         runs.amend_run(tx, held, expires_at=tx.now - 1)
     other = KeyturnService(replace(harness.context))
     _run_together(
-        harness.service.expire_runs,
-        other.expire_runs,
-        harness.service.wake_stalled_runs,
-        other.wake_stalled_runs,
+        harness.service.advancer.expire_runs,
+        other.advancer.expire_runs,
+        harness.service.advancer.wake_stalled_runs,
+        other.advancer.wake_stalled_runs,
     )
     assert harness.list_entry_kinds(run).count("expired") == 1
 

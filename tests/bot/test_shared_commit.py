@@ -42,7 +42,7 @@ def _approve_fan_out(harness: Harness) -> Run:
 def _list_ready_child_runs(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the parts of an approved request, all of which are to start at once."""
     monkeypatch.setattr(fanout, "_count_next_wave", len)
-    harness.service.advance_run(_approve_fan_out(harness).id)
+    harness.service.advancer.advance_run(_approve_fan_out(harness).id)
     numbers, harness.dispatcher.enqueued = harness.dispatcher.enqueued[1:], []
     assert len(numbers) == len(NAMES)
     return numbers

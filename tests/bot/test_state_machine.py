@@ -380,7 +380,7 @@ class World(RuleBasedStateMachine):
             "freeze": lambda: setattr(self.model, "frozen", True),
             "expiry": lambda: self._expire(n),
             "another hand": lambda: self.fleet.hosts[host].update(lamp="dim"),
-            "nudge": lambda: flow.wake_stalled_runs(),
+            "nudge": lambda: flow.advancer.wake_stalled_runs(),
         }
         happens[what]()
 
@@ -403,7 +403,7 @@ class World(RuleBasedStateMachine):
                 if each.state in EXPIRING_STATES:
                     runs.amend_run(tx, each, expires_at=tx.now)
         self.model.ended.add(run.id)
-        self.service.expire_runs()
+        self.service.advancer.expire_runs()
 
     @precondition(lambda self: self.model.hindered)
     @rule(person=people)
@@ -442,7 +442,7 @@ class World(RuleBasedStateMachine):
         if not again:
             self.queue.enqueued.remove(number)
         with self._alive():
-            self.service.advance_run(number)
+            self.service.advancer.advance_run(number)
 
     @precondition(lambda self: self.queue.enqueued)
     @rule()
@@ -451,20 +451,20 @@ class World(RuleBasedStateMachine):
             for _ in range(50):
                 if not self.queue.enqueued:
                     break
-                self.service.advance_run(self.queue.enqueued.pop(0))
+                self.service.advancer.advance_run(self.queue.enqueued.pop(0))
 
     @rule(restarted=st.booleans())
     def clock(self, restarted: bool) -> None:
         if restarted:
             self._restart()
         self.database.elapsed += 5_000_000
-        self.service.expire_runs()
-        self.service.wake_stalled_runs()
+        self.service.advancer.expire_runs()
+        self.service.advancer.wake_stalled_runs()
 
     def _restart(self) -> None:
         self.queue.enqueued.clear()
         self._start()
-        self.service.recover_unfinished_runs()
+        self.service.advancer.recover_unfinished_runs()
 
     # What always holds
 

@@ -32,7 +32,7 @@ def test_freeze_whose_name_holds_a_secret_is_recorded_once(harness: Harness):
     _freeze(harness, f"rotation of {TOKEN}")
     held = harness.approve(harness.request(LAMP_ON))
     for _ in range(5):
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         harness.run_queued_work()
     assert harness.list_entry_kinds(held).count("on hold") == 1
     shown = describe_outcome(harness.get_run(held.id))
@@ -48,7 +48,7 @@ def test_run_held_by_another_freeze_says_so(harness: Harness):
     policy.freezes = policy.freezes.model_copy(
         update={"freezes": [freeze.model_copy(update={"name": "audit"})]}
     )
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
     harness.run_queued_work()
     waiting = harness.get_run(held.id).waiting
     assert waiting is not None
@@ -80,7 +80,7 @@ def test_log_entry_of_a_wait_holds_its_facts_and_no_other_run(harness: Harness):
     assert shown.detail == "waits for another run, which has locked lb1"
     with harness.database.transaction() as tx:
         locks.release_locks(tx, first.id)
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
     harness.run_queued_work()
     done = harness.get_run(second.id)
     assert (done.state, done.waiting) == (State.SUCCEEDED, None)

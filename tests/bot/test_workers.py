@@ -60,8 +60,8 @@ class Installation:
         ticked = 0.0
         while True:
             if time.monotonic() - ticked > 2:
-                self.here.service.recover_expired_leases()
-                self.here.service.wake_stalled_runs()
+                self.here.service.advancer.recover_expired_leases()
+                self.here.service.advancer.wake_stalled_runs()
                 ticked = time.monotonic()
             with self.here.database.reading() as tx:
                 run = runs.get_run(tx, number)

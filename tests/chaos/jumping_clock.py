@@ -87,9 +87,9 @@ class ScheduleSimulation:
         for switches in self.harness.fleet.hosts.values():
             for name in switches:
                 switches[name] = "off"
-        self.harness.service.recover_expired_leases()
+        self.harness.service.advancer.recover_expired_leases()
         self.harness.service.bind(runner.fire_due_schedules)
-        self.harness.service.wake_stalled_runs()
+        self.harness.service.advancer.wake_stalled_runs()
         self.harness.run_queued_work()
 
     def _jump_during_command(self) -> None:

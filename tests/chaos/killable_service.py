@@ -104,9 +104,9 @@ class KillableService:
         self._service = KeyturnService(context)
 
     def start(self) -> None:
-        self._dispatcher.start(self._service.advance_run)
-        self._service.recover_unfinished_runs()
-        self._service.wake_stalled_runs()
+        self._dispatcher.start(self._service.advancer.advance_run)
+        self._service.advancer.recover_unfinished_runs()
+        self._service.advancer.wake_stalled_runs()
 
     def request_runs_forever(self) -> None:
         """Keep every host busy until this process is killed."""
@@ -159,7 +159,7 @@ class KillableService:
         for host in self._hosts:
             if request_more and host not in unfinished:
                 self._request_run(host)
-        self._service.wake_stalled_runs()
+        self._service.advancer.wake_stalled_runs()
         self._housekeeping.run_periodic_tasks()
         time.sleep(_PAUSE_SECONDS)
 

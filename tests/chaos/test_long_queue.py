@@ -125,7 +125,7 @@ def queue(tmp_path: Path) -> Generator[LongQueue]:
     )
     harness = Harness(KeyturnService(context), context, fleet, ManualDispatcher(), policies)
     context.lease_keeper.start_heartbeat(harness.database)
-    dispatcher.start(harness.service.advance_run)
+    dispatcher.start(harness.service.advancer.advance_run)
     yield LongQueue(harness, fleet, dispatcher)
     fleet.may_answer.set()
     harness.service.close()
@@ -167,8 +167,8 @@ def _run_scheduler(harness: Harness) -> Generator[None]:
         while not stopped.wait(5 if CHAOS else 0.3):
             # What fails is done the next time.
             with suppress(StoreUnavailable):
-                harness.service.recover_expired_leases()
-                harness.service.wake_stalled_runs()
+                harness.service.advancer.recover_expired_leases()
+                harness.service.advancer.wake_stalled_runs()
 
     thread = threading.Thread(target=repeat)
     thread.start()

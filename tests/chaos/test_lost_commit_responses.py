@@ -54,7 +54,7 @@ class SequentialService(KillableService):
                 changed_at, before = time.monotonic(), str(states)
             if time.monotonic() - changed_at > _STALLED_SECONDS:
                 with suppress(StoreUnavailable):
-                    self._service.wake_stalled_runs()
+                    self._service.advancer.wake_stalled_runs()
                 changed_at = time.monotonic()
             time.sleep(0.01)
 

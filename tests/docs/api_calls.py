@@ -147,7 +147,7 @@ class _Service:
     def work(self) -> None:
         """Plan and execute what waits."""
         while self._queue.enqueued:
-            self._service.advance_run(self._queue.enqueued.pop(0))
+            self._service.advancer.advance_run(self._queue.enqueued.pop(0))
 
     def delegate(self, delegator: str, delegate: str) -> None:
         """Let a person decide on behalf of another for a week."""

@@ -193,7 +193,7 @@ def _block_agent(service: KeyturnService, database: _PastDatabase, queue: _Queue
 
 def _advance(service: KeyturnService, queue: _Queue) -> None:
     while queue.runs:
-        service.advance_run(queue.runs.pop(0))
+        service.advancer.advance_run(queue.runs.pop(0))
     queue.contacts.write_contacts()
 
 

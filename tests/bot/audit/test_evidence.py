@@ -119,7 +119,7 @@ class TestForgedApprovals:
         run = harness.request(LAMP_ON)
         with harness.database.transaction() as tx:
             forge(tx, run)
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         ended = harness.get_run(run.id)
         assert harness.fleet.sent == []
         if forge is _reuse_entry_of_another_run:
@@ -140,7 +140,7 @@ class TestForgedApprovals:
         run = harness.request(LAMP_ON)
         with harness.database.transaction() as tx:
             forge(tx, run)
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         assert harness.fleet.sent == [("lb1", "set lamp on")]
 
 
@@ -160,7 +160,7 @@ class TestAlteredRunColumns:
         """Anyone may look, so a change that is called a check would take nobody's approval."""
         run = harness.request(LAMP_ON)
         _alter_run(harness, run, kind="check", state="queued", requirements="{}")
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         return harness.get_run(run.id)
 
     def test_change_relabelled_as_a_check_is_refused_at_the_gate(self, harness: Harness):
@@ -325,7 +325,7 @@ class TestAlteredRunningRuns:
                 done = {"state": "succeeded", "sent_at": tx.now, "ended_at": tx.now, "error": ""}
                 tx.sql.execute(insert(tables.step).values(run=run.id, step_number=n, **done))
         _alter_run(harness, run, state="running", started_at=1)
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
 
     def test_run_altered_to_running_is_not_sent_its_first_step(self, harness: Harness):
         """Whoever has a run between two steps goes on, and there nobody has approved it."""
@@ -408,14 +408,14 @@ class TestAlteredStepsBetweenWorkers:
         run = harness.request(SetAll(host="lb1", value="on"))
         harness.service.approve_run(run.id, person="olga", digest=run.digest)
         harness.fleet.after_send = lambda _host, _words: harness.service.close()
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         with harness.database.transaction() as tx:
             forge(tx, run)
         other = KeyturnService(replace(harness.context, lease_keeper=LeaseKeeper()))
-        other.advance_run(run.id)
+        other.advancer.advance_run(run.id)
         # What is found once may live and say so a moment later.
-        other.recover_expired_leases()
-        other.recover_expired_leases()
+        other.advancer.recover_expired_leases()
+        other.advancer.recover_expired_leases()
         self.ended = harness.get_run(run.id)
         return [words for _, words in harness.fleet.sent]
 
@@ -447,7 +447,7 @@ class TestRunsSetBackToQueued:
                 )
             )
             _queue_run(tx, run)
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         return harness.get_run(run.id)
 
     def test_succeeded_run_set_back_to_queued_is_refused(self, harness: Harness):
@@ -493,7 +493,7 @@ class TestRunsSetBackToQueued:
                 tx.sql.execute(delete(tables.step))
                 tx.sql.execute(delete(tables.host_lock))
                 _queue_run(tx, run)
-            harness.service.advance_run(run.id)
+            harness.service.advancer.advance_run(run.id)
 
         harness.fleet.before_send = set_back
         run = harness.request(LAMP_ON)

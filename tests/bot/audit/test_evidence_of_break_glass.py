@@ -66,7 +66,7 @@ class TestForgedBreakGlass:
             tx.sql.execute(
                 update(tables.run).where(tables.run.c.id == run.id).values(state="queued")
             )
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         return harness.get_run(run.id)
 
     def test_forged_break_glass_row_does_not_start_a_run(self, timed: Harness):
@@ -148,7 +148,7 @@ class TestApprovalsUnderAnOlderKey:
                 harness.service.approve_run(run.id, person="olga", digest=run.digest) and None
             ),
         )
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
         harness.database.close()
@@ -169,7 +169,7 @@ class TestApprovalsUnderAnOlderKey:
         harness, run = self._turned(tmp_path, _append_sign_in_and_rotate_key)
         old = signing.load_signing_key(tmp_path / "stolen.key") if stolen else SigningKey.create()
         _overwrite_entry_with_approval(harness, run, old)
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         ended = harness.get_run(run.id)
         assert (ended.state, harness.fleet.sent) == (State.QUEUED, [])
         assert "was altered" in str(harness.database.error)
@@ -184,7 +184,7 @@ class TestApprovalsUnderAnOlderKey:
         _overwrite_entry_with_approval(
             harness, run, signing.load_signing_key(tmp_path / "stolen.key")
         )
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         assert harness.fleet.sent == [("lb1", "set lamp on")]
         harness.database.close()
 
@@ -199,7 +199,7 @@ class TestApprovalsUnderAnOlderKey:
                 tx, events.KeyAdded(public=tx.signing_key.public_key, proof=last.signature)
             )
             assert forged.prev == last.hash
-        harness.service.advance_run(run.id)
+        harness.service.advancer.advance_run(run.id)
         assert harness.fleet.sent == []
         harness.database.close()
 

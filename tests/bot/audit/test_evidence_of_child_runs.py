@@ -70,7 +70,7 @@ class TestForgedChildRuns:
             harness.fleet.markers.clear()
             with harness.database.transaction() as tx:
                 number = forge(tx, runs.list_children(tx, whole.id)[0])
-            harness.service.advance_run(number)
+            harness.service.advancer.advance_run(number)
 
         harness.fleet.after_send = after
         harness.approve(harness.get_run(whole.id))

@@ -101,7 +101,7 @@ def test_only_break_glass_runs_during_a_freeze(harness: Harness) -> None:
     # The twin: the same run, which needs no approval, waits for the freeze to end.
     assert run.state is State.QUEUED
     assert is_on_hold(run)
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.fleet.sent == []
     assert activate_with_second_factor(harness, run, app).state is State.SUCCEEDED

@@ -163,7 +163,7 @@ def request_twenty_runs(harness: Harness) -> list[State]:
 
     def go(number: int) -> None:
         barrier.wait()
-        harness.service.advance_run(number)
+        harness.service.advancer.advance_run(number)
 
     threads = [threading.Thread(target=go, args=(number,)) for number in numbers]
     for thread in threads:
@@ -171,7 +171,7 @@ def request_twenty_runs(harness: Harness) -> list[State]:
     for thread in threads:
         thread.join()
     # PostgreSQL ends a long wait for a lock: on a busy machine such a run goes on when woken.
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
     harness.run_queued_work()
     return [harness.get_run(number).state for number in numbers]
 
@@ -214,7 +214,7 @@ def prepare_granted_run(harness: Harness) -> Run:
     number = harness.dispatcher.enqueued.pop(0)
     inner = harness.fleet.before_query
     harness.fleet.before_query = lambda host: (inner(host), freeze_area(harness))[0]
-    harness.service.advance_run(number)
+    harness.service.advancer.advance_run(number)
     harness.fleet.before_query = inner
     return harness.get_run(run.id)
 
@@ -232,7 +232,7 @@ ALWAYS = FreezeList.model_validate(
 
 def end_freeze(harness: Harness) -> None:
     harness.policies.get_policy().freezes = FreezeList()
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
     harness.run_queued_work()
 
 

@@ -46,8 +46,8 @@ def _start_another_process(harness: Harness) -> KeyturnService:
 
 def _take_over_expired_leases(other: KeyturnService) -> None:
     # What is found once may live and say so a moment later.
-    other.recover_expired_leases()
-    other.recover_expired_leases()
+    other.advancer.recover_expired_leases()
+    other.advancer.recover_expired_leases()
 
 
 def _get_lease(harness: Harness, run: Run) -> leases.Lease:
@@ -89,10 +89,10 @@ def test_claimed_run_is_taken_over_with_a_higher_fencing_token(
             _take_over_expired_leases(other)
 
     harness.fleet.before_query = vanish
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.QUEUED
     assert harness.fleet.sent == []
-    other.advance_run(run.id)
+    other.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert harness.fleet.sent == [("lb1", "set lamp on")]
     # Once by each who claimed it, and once by who took it away in between.
@@ -112,7 +112,7 @@ def test_outdated_fencing_token_sends_nothing_although_the_host_is_locked(
             tx.sql.execute(text("UPDATE lease SET fence = fence + 1"))
 
     harness.fleet.before_query = overtake
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.STARTING
     assert harness.fleet.sent == []
 
@@ -128,7 +128,7 @@ def test_step_is_unknown_outcome_and_keeps_its_host_lock_when_the_lease_expires(
         _take_over_expired_leases(other)
 
     harness.fleet.before_send = vanish
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.UNKNOWN
     with harness.database.reading() as tx:
         lock = locks.get_lock(tx, "lb1")
@@ -160,12 +160,12 @@ def test_run_taken_over_between_two_steps_is_continued_by_the_new_worker_only(db
         harness.database.on_outbox_change = vanish
 
     harness.fleet.after_send = after_that
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert len(harness.fleet.sent) == 1
     assert harness.get_run(run.id).state is State.RUNNING
     # Nor does a hint that comes twice do a step twice.
     for _ in range(2):
-        other.advance_run(run.id)
+        other.advancer.advance_run(run.id)
     assert [words for _, words in harness.fleet.sent] == ["set fan on", "set lamp on"]
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert "resumed" in harness.list_entry_kinds(run)
@@ -189,7 +189,7 @@ def test_run_left_too_long_between_two_steps_is_stopped(db_harness: Harness):
         harness.database.on_outbox_change = vanish
 
     harness.fleet.after_send = after_that
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.STOPPED
     assert len(harness.fleet.sent) == 1
 
@@ -205,15 +205,15 @@ def test_error_of_a_worker_without_the_lease_does_not_end_the_run(db_harness: Ha
         _expire_lease(harness.database)
         _take_over_expired_leases(other)
         harness.fleet.before_send = lambda _host, _words: fail()
-        other.advance_run(run.id)
+        other.advancer.advance_run(run.id)
 
     def fail() -> None:
         # The other one is at its step; the first comes to grief at this very moment.
-        harness.service._end_after_internal_error(run.id)  # pyright: ignore[reportPrivateUsage] - as advance_run() does
+        harness.service.advancer._end_after_internal_error(run.id)  # pyright: ignore[reportPrivateUsage] - as advance_run() does
         seen.append(harness.get_run(run.id).state)
 
     harness.fleet.before_query = overtake
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert seen == [State.RUNNING]
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -222,7 +222,7 @@ def test_run_of_a_worker_with_a_valid_lease_is_not_taken_over(db_harness: Harnes
     harness = db_harness
     run, other = _approve_request(harness), _start_another_process(harness)
     harness.fleet.before_send = lambda _host, _words: _take_over_expired_leases(other)
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert "lease taken over" not in harness.list_entry_kinds(run)
 
@@ -234,12 +234,12 @@ def test_late_heartbeat_keeps_a_lease_that_nobody_took_over(db_harness: Harness)
 
     def pause(_host: str, _words: str) -> None:
         _expire_lease(harness.database)
-        other.recover_expired_leases()
+        other.advancer.recover_expired_leases()
         harness.context.lease_keeper.renew_leases(harness.database)
-        other.recover_expired_leases()
+        other.advancer.recover_expired_leases()
 
     harness.fleet.before_send = pause
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
@@ -253,7 +253,7 @@ def test_worker_that_ends_gives_up_its_leases(db_harness: Harness):
         _take_over_expired_leases(other)
 
     harness.fleet.before_query = end
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.QUEUED
 
 
@@ -266,11 +266,11 @@ def test_run_left_between_two_steps_by_an_ending_worker_is_resumed_at_once(db_ha
     )
     harness.dispatcher.enqueued.clear()
     harness.fleet.after_send = lambda _host, _words: harness.service.close()
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.RUNNING
     # It was woken, and whoever hears of that needs no other look at the clock.
     assert harness.dispatcher.enqueued == [run.id]
-    other.advance_run(run.id)
+    other.advancer.advance_run(run.id)
     assert [words for _, words in harness.fleet.sent] == ["set fan on", "set lamp on"]
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -289,7 +289,7 @@ def test_run_left_for_days_between_two_steps_is_not_resumed_by_an_old_hint(
         harness.fleet.after_send = lambda _host, _words: harness.service.close()
         harness.run_queued_work()
         clock.ahead += minutes * MINUTE
-        other.advance_run(run.id)
+        other.advancer.advance_run(run.id)
         assert len(harness.fleet.sent) == sent
         _take_over_expired_leases(other)
         ended = State.SUCCEEDED if sent == 2 else State.STOPPED
@@ -301,11 +301,11 @@ def test_run_at_the_gate_of_an_ending_worker_is_started_by_another_at_once(db_ha
     run, other = _approve_request(harness), _start_another_process(harness)
     harness.dispatcher.enqueued.clear()
     harness.fleet.before_query = lambda _host: harness.service.close()
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.QUEUED
     assert harness.fleet.sent == []
     assert harness.dispatcher.enqueued == [run.id]
-    other.advance_run(run.id)
+    other.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
@@ -323,9 +323,9 @@ def test_verification_interrupted_by_shutdown_is_repeated_by_another_worker(db_h
         harness.fleet.before_query = cut
 
     harness.fleet.after_send = end
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.RUNNING
-    other.advance_run(run.id)
+    other.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert len(harness.fleet.sent) == 1
 
@@ -437,7 +437,7 @@ def _run_worker(url: str, directory: Path, run: int) -> None:
     service, database, worker = _open_service(url, directory)
     lease_keeper._HEARTBEAT_SECONDS = 0.5  # pyright: ignore[reportPrivateUsage] - in its own process
     worker.start_heartbeat(database)
-    service.advance_run(run)
+    service.advancer.advance_run(run)
     (directory / "came back").touch()
 
 
@@ -464,7 +464,7 @@ def test_worker_stopped_past_its_lease_sends_nothing_after_it_wakes(
         began = time.monotonic()
 
         def over() -> bool:
-            service.recover_expired_leases()
+            service.advancer.recover_expired_leases()
             time.sleep(0.3)
             taken = _get_state(database, run) is State.UNKNOWN
             return taken or (not stopped and time.monotonic() - began > _LEASE_SECONDS + 1)
@@ -486,7 +486,7 @@ def _add_approved_run(service: KeyturnService, database: Database) -> int:
     asked = service.request_run(
         SetSwitch(host="lb1", name="lamp", value="on"), RequestTerms("dora", WEB)
     )
-    service.advance_run(asked.id)
+    service.advancer.advance_run(asked.id)
     with database.reading() as tx:
         run = runs.get_run(tx, asked.id)
     service.approve_run(run.id, person="olga", digest=run.digest)

@@ -47,7 +47,7 @@ class _Held:
     def __exit__(self, *_: object) -> None:
         with self._harness.database.transaction() as tx:
             locks.release_locks(tx, self._other)
-        self._harness.service.wake_stalled_runs()
+        self._harness.service.advancer.wake_stalled_runs()
         # Only the first is woken: each wakes the next.
         assert self._harness.dispatcher.enqueued == [self._next()]
         self._harness.run_queued_work()

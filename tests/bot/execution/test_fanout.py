@@ -85,7 +85,7 @@ def test_fan_out_waves_are_one_host_then_a_tenth_then_the_rest(crowd: Harness):
         batch, crowd.dispatcher.enqueued = crowd.dispatcher.enqueued, []
         before = len(crowd.fleet.sent)
         for number in batch:
-            crowd.service.advance_run(number)
+            crowd.service.advancer.advance_run(number)
         if wave := _list_hosts_sent_to(crowd)[before:]:
             waves.append(wave)
     assert waves == [["lb1"], ["lb2", "lb3"], NAMES[3:]]
@@ -234,7 +234,7 @@ def test_child_run_queued_without_its_parent_is_withdrawn(crowd: Harness):
     child = _list_child_runs(crowd, _request_on_hosts(crowd, NAMES[:2]))[0]
     with crowd.database.transaction() as tx:
         runs.move_run(tx, runs.get_run(tx, child.id), State.QUEUED)
-    crowd.service.advance_run(child.id)
+    crowd.service.advancer.advance_run(child.id)
     assert crowd.fleet.sent == []
     assert crowd.get_run(child.id).state is State.WITHDRAWN
 
@@ -502,9 +502,9 @@ def test_fan_out_continues_after_a_crash_between_waves(crowd: Harness):
     run = _request_on_hosts(crowd, NAMES[:3])
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(3):
-        crowd.service.advance_run(crowd.dispatcher.enqueued.pop(0))
+        crowd.service.advancer.advance_run(crowd.dispatcher.enqueued.pop(0))
     crowd.dispatcher.enqueued.clear()
-    crowd.service.recover_unfinished_runs()
+    crowd.service.advancer.recover_unfinished_runs()
     crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED
     assert sorted(_list_hosts_sent_to(crowd)) == NAMES[:3]
@@ -573,7 +573,7 @@ def test_freeze_holds_every_child_run_until_it_ends(crowd: Harness):
     crowd.approve(run)
     assert crowd.fleet.sent == []
     crowd.policies.get_policy().freezes = FreezeList()
-    crowd.service.wake_stalled_runs()
+    crowd.service.advancer.wake_stalled_runs()
     crowd.run_queued_work()
     assert crowd.get_run(run.id).state is State.SUCCEEDED
 
@@ -596,7 +596,7 @@ def test_fan_out_starts_no_further_host_when_the_policy_becomes_invalid(crowd: H
     run = _request_on_hosts(crowd, NAMES[:3])
     crowd.service.approve_run(run.id, person="olga", digest=run.digest)
     for _ in range(2):
-        crowd.service.advance_run(crowd.dispatcher.enqueued.pop(0))
+        crowd.service.advancer.advance_run(crowd.dispatcher.enqueued.pop(0))
     (crowd.policies.path / "policy.cedar").write_text("permit (")
     crowd.run_queued_work()
     ended = crowd.get_run(run.id)
@@ -622,7 +622,7 @@ def test_parent_run_with_unknown_outcome_follows_its_child_runs_after_a_crash(cr
         first.id, person="olga", succeeded=True, reason="the lamp is on indeed"
     )
     crowd.dispatcher.enqueued.clear()
-    crowd.service.recover_unfinished_runs()
+    crowd.service.advancer.recover_unfinished_runs()
     crowd.run_queued_work()
     assert crowd.get_run(whole.id).state is State.SUCCEEDED
 
@@ -639,7 +639,7 @@ def test_expired_child_run_ends_its_parent_run(crowd: Harness):
     with crowd.database.transaction() as tx:
         for one in [runs.get_run(tx, run.id), *runs.list_children(tx, run.id)]:
             runs.amend_run(tx, one, expires_at=tx.now)
-    crowd.service.expire_runs()
+    crowd.service.advancer.expire_runs()
     crowd.run_queued_work()
     assert [child.state for child in _list_child_runs(crowd, run)] == [
         State.EXPIRED,

@@ -20,7 +20,7 @@ def _run_next_follow_up(harness: Harness) -> None:
     """Let the next look be due, and take it."""
     with harness.database.transaction() as tx:
         tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
-    harness.service.run_due_follow_ups()
+    harness.service.advancer.run_due_follow_ups()
 
 
 def _has_follow_up(harness: Harness, run: Run) -> bool:
@@ -59,7 +59,7 @@ def test_run_whose_follow_up_found_a_failure_needs_attention_in_lists(
 def test_follow_up_reads_the_host_only_when_due(harness: Harness):
     run = _start_warm_up(harness)
     asked = harness.fleet.asked
-    harness.service.run_due_follow_ups()
+    harness.service.advancer.run_due_follow_ups()
     assert (harness.fleet.asked, _has_follow_up(harness, run)) == (asked, True)
 
 

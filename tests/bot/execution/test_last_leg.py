@@ -254,7 +254,7 @@ def _advance_together(service: KeyturnService, runs: list[Run]) -> None:
 
     def advance(run: Run) -> None:
         barrier.wait()
-        service.advance_run(run.id)
+        service.advancer.advance_run(run.id)
 
     threads = [threading.Thread(target=advance, args=(run,)) for run in runs]
     for thread in threads:

@@ -47,7 +47,7 @@ def advance_runs(installation: Installation, numbers: list[int], together: Barri
         for switches in fleet.hosts.values():
             switches["lamp"] = "off"
         together.wait(_SECONDS)
-        service.advance_run(number)
+        service.advancer.advance_run(number)
     database.close()
 
 
@@ -74,7 +74,7 @@ def test_two_processes_never_take_both_legs(installation: Installation):
             request = TakeDown(host=host, name="lamp", value=f"v{race}")
             run = service.request_run(request, RequestTerms("dora", WEB))
             while queue.enqueued:
-                service.advance_run(queue.enqueued.pop(0))
+                service.advancer.advance_run(queue.enqueued.pop(0))
             with database.reading() as tx:
                 digest = runs.get_run(tx, run.id).digest
             for person in ("olga", "adam"):

@@ -52,8 +52,8 @@ def _add_policy_comment(policy: PolicyDirectory) -> None:
 
 def _end_outdated_plans(harness: Harness) -> list[Run]:
     """Do as the clock does every few seconds."""
-    harness.service.record_policy_change()
-    return harness.service.end_outdated_plans()
+    harness.service.advancer.record_policy_change()
+    return harness.service.advancer.end_outdated_plans()
 
 
 def _never(*_: object) -> bool:
@@ -120,7 +120,7 @@ class TestPolicyChangeWithoutEffect:
     def test_policy_change_without_effect_leaves_a_request_pending(self, db_harness: Harness):
         harness = db_harness
         run = harness.request(LAMP_ON)
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
         _add_policy_comment(harness.policies)
         assert _end_outdated_plans(harness) == []
         assert harness.get_run(run.id).state is State.PENDING
@@ -128,7 +128,7 @@ class TestPolicyChangeWithoutEffect:
         assert (done.state, harness.fleet.sent) == (State.SUCCEEDED, [("lb1", "set lamp on")])
 
     def test_policy_change_without_effect_leaves_a_parent_run_pending(self, harness: Harness):
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
         both = [_set_lamp(host) for host in ("lb1", "lb2")]
         parent = harness.service.request_on_hosts(
             both, RequestTerms("dora", WEB), host_pattern="lb*"
@@ -150,7 +150,7 @@ class TestPolicyChangeWithoutEffect:
         self, harness: Harness, file: str, old: str, new: str
     ):
         run = harness.request(LAMP_ON)
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
         path = harness.policies.path / file
         text = path.read_text()
         assert old in text
@@ -190,7 +190,7 @@ class TestEndingOutdatedPlans:
         self, db_harness: Harness
     ):
         harness = db_harness
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
         run = harness.request(LAMP_ON)
         assert _end_outdated_plans(harness) == []
         with harness.database.transaction() as tx:
@@ -208,7 +208,7 @@ class TestEndingOutdatedPlans:
     def test_pending_run_of_the_current_policy_is_not_ended(self, db_harness: Harness):
         harness = db_harness
         old = harness.request(LAMP_ON)
-        harness.service.record_policy_change()
+        harness.service.advancer.record_policy_change()
         _change_rules(harness.policies)
         new = harness.request(_set_lamp("lb2"))
         assert [ended.id for ended in _end_outdated_plans(harness)] == [old.id]
@@ -233,7 +233,7 @@ class TestEndingOutdatedPlans:
         run = harness.approve(harness.request(LAMP_ON))
         _change_rules(harness.policies)
         harness.policies.get_policy().freezes = FreezeList()
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         harness.run_queued_work()
         assert harness.get_run(run.id).summary == ANEW
 

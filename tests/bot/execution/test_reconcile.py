@@ -70,7 +70,7 @@ def _pass_time(harness: Harness, *, seconds: float = 1200) -> None:
     database = harness.database
     assert isinstance(database, Clock)
     database.ahead += round(seconds * 1_000_000)
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
     harness.run_queued_work()
 
 
@@ -176,7 +176,7 @@ class Crash(BaseException):
 def _restart(harness: Harness) -> None:
     harness.dispatcher.enqueued.clear()
     harness.service = KeyturnService(harness.context)
-    harness.service.recover_unfinished_runs()
+    harness.service.advancer.recover_unfinished_runs()
 
 
 def test_reconcile_verifies_a_run_that_crashed_before_verification(harness: Harness):
@@ -225,7 +225,7 @@ def _crash_after_step(harness: Harness) -> Run:
 def test_reconcile_ends_a_run_that_crashed_during_a_step(harness: Harness):
     run = _crash_after_step(harness)
     assert harness.get_run(run.id).state is State.UNKNOWN
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert len(harness.fleet.sent) == 1
@@ -321,7 +321,7 @@ def test_reconcile_by_workers_of_other_sites_backs_off(harness: Harness):
     sent: list[int] = []
     for second in range(40):
         database.ahead += 1_000_000
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
         # A worker takes the hint: what it finds out stays in its own process.
         sent += [second] * len(harness.dispatcher.enqueued)
         harness.dispatcher.enqueued.clear()
@@ -488,8 +488,8 @@ def test_timeline_shows_the_reconcile_query_and_its_answer(harness: Harness):
 
 def _wake_stalled_runs_twice(harness: Harness) -> Callable[[], None]:
     def twice() -> None:
-        harness.service.wake_stalled_runs()
-        harness.service.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
+        harness.service.advancer.wake_stalled_runs()
 
     return twice
 

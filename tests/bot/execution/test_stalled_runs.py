@@ -41,7 +41,7 @@ def _pass_time(harness: Harness, seconds: int = 20) -> None:
             text("UPDATE procrastinate_events SET at = at - make_interval(secs => :seconds)"),
             {"seconds": seconds},
         )
-    harness.service.wake_stalled_runs()
+    harness.service.advancer.wake_stalled_runs()
 
 
 def test_request_whose_site_has_no_worker_is_reported_once(harness: Harness):
@@ -59,19 +59,19 @@ def test_request_whose_site_has_no_worker_is_reported_once(harness: Harness):
 
 def test_approved_run_whose_site_has_no_worker_is_reported_until_it_starts(harness: Harness):
     run = _request_lamp_on(harness)
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     shown = harness.get_run(run.id)
     harness.service.approve_run(run.id, person="olga", digest=shown.digest)
     _pass_time(harness)
     assert harness.get_run(run.id).waiting is not None
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
 
 def test_planned_run_no_longer_reports_a_missing_worker(harness: Harness):
     run = _request_lamp_on(harness)
     _pass_time(harness)
-    harness.service.advance_run(run.id)
+    harness.service.advancer.advance_run(run.id)
     waiting = harness.get_run(run.id)
     assert (waiting.state, waiting.waiting) == (State.PENDING, None)
 

@@ -81,7 +81,7 @@ def restart_service(harness: Harness, database: Database) -> Harness:
     parts = WorkflowContext(database, harness.policies, harness.fleet, queue, runbooks=RUNBOOKS)
     service = KeyturnService(parts)
     begun = Harness(service, parts, harness.fleet, queue, harness.policies)
-    service.recover_unfinished_runs()
+    service.advancer.recover_unfinished_runs()
     begun.run_queued_work()
     return begun
 
@@ -111,7 +111,7 @@ def test_restore_stops_runs_that_may_have_run_after_the_backup(
 ):
     backup.make_backup(busy.database, tmp_path / "today.backup")
     # The service goes on: what was approved is done.
-    busy.service.advance_run(2)
+    busy.service.advancer.advance_run(2)
     assert busy.get_run(2).state is State.SUCCEEDED
     sent_before = list(busy.fleet.sent)
     restored = restore_file(tmp_path / "today.backup", empty)
@@ -130,7 +130,7 @@ def test_restore_stops_runs_that_may_have_run_after_the_backup(
 def test_without_the_restore_command_a_run_is_executed_again(busy: Harness, tmp_path: Path):
     """The twin: a plain copy of the file is what others call a restore."""
     backup.make_backup(busy.database, tmp_path / "today.backup")
-    busy.service.advance_run(2)
+    busy.service.advancer.advance_run(2)
     sent_before = list(busy.fleet.sent)
     plain = busy.database.open_copy(f"sqlite:///{tmp_path / 'today.backup'}")
     # Some hosts keep no marker of what was done, and somebody may have taken it back meanwhile.
@@ -160,7 +160,7 @@ def test_restored_running_run_is_unknown_outcome_and_keeps_its_host_lock(
         backup.make_backup(busy.database, file)
     restore_file(file, empty)
     begun = restart_service(busy, empty)
-    begun.service.wake_stalled_runs()
+    begun.service.advancer.wake_stalled_runs()
     begun.run_queued_work()
     left = begun.get_run(run.id)
     assert left.state is State.UNKNOWN

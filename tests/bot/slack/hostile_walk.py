@@ -140,7 +140,7 @@ class Walk:
         run = self._newest("toy echo lb1")
         with chat.harness.database.transaction() as tx:
             runs.amend_run(tx, runs.lock_run(tx, run.id), pending_since=tx.now - 31 * MINUTE)
-        service.remind_approvers()
+        service.advancer.remind_approvers()
         await chat.settle()
         await self.say(f"run {run.id}")
         await self.say(f"question {run.id} SAID", "U0OLGA")
@@ -153,7 +153,7 @@ class Walk:
         await self.say(f"approve {run.id} {run.short_digest}", "U0ADAM")
         with chat.harness.database.transaction() as tx:
             tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
-        service.run_due_follow_ups()
+        service.advancer.run_due_follow_ups()
         await chat.settle()
         await self.say(f"undo {run.id} because SAID")
         await self.each("undo person SAID", "undo person SAID since 2h", user="U0DORA")

@@ -358,7 +358,7 @@ async def test_expired_run_is_replanned_by_its_requester_only(chat: Chat):
     await chat.type(LAMP_ON)
     with chat.harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, 1), expires_at=tx.now - 1)
-    chat.harness.service.expire_runs()
+    chat.harness.service.advancer.expire_runs()
     await chat.settle()
     card = chat.slack.card
     await chat.press("replan", "U0OLGA", message=card)

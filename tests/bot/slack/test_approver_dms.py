@@ -29,7 +29,7 @@ async def reminded_chat(chat: Chat) -> Chat:
     with chat.harness.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
         runs.amend_run(tx, run, pending_since=tx.now - 31 * MINUTE)
-    chat.harness.service.remind_approvers()
+    chat.harness.service.advancer.remind_approvers()
     await chat.settle()
     return chat
 
@@ -52,7 +52,7 @@ async def test_approver_on_duty_is_mentioned_before_the_other_approvers(harness:
         with harness.database.transaction() as tx:
             run = runs.lock_run(tx, 1)
             runs.amend_run(tx, run, pending_since=tx.now - 31 * MINUTE)
-        harness.service.remind_approvers()
+        harness.service.advancer.remind_approvers()
         await chat.settle()
         assert len(chat.slack.seen_in("D0OLGA")) == len(chat.slack.seen_in("D0ADAM")) == 1
         [card] = [one for one in chat.slack.seen_in("C0OPS") if not one.thread]
@@ -119,7 +119,7 @@ async def test_unreachable_approver_does_not_delay_the_reminder_of_others(chat: 
     await chat.type(LAMP_ON)
     with chat.harness.database.transaction() as tx:
         runs.amend_run(tx, runs.lock_run(tx, 1), pending_since=tx.now - 31 * MINUTE)
-    chat.harness.service.remind_approvers()
+    chat.harness.service.advancer.remind_approvers()
     await chat.settle()
     await chat.settle()
     assert [call for call, _ in chat.slack.calls].count("conversations.open") == 2
@@ -187,7 +187,7 @@ async def test_approval_click_after_expiry_is_refused_as_expired(chat: Chat):
     approve = chat.slack.card.buttons["approve"]["value"]
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE run SET expires_at = 1")
-    chat.harness.service.expire_runs()
+    chat.harness.service.advancer.expire_runs()
     await chat.settle()
     assert set(chat.slack.card.buttons) == {"replan", "again", "commands"}
     await chat.press("approve", "U0OLGA", value=approve)

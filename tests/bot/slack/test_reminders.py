@@ -26,7 +26,7 @@ async def _remind_after(chat: Chat, minutes: int) -> Run:
     with chat.harness.database.transaction() as tx:
         run = runs.lock_run(tx, 1)
         runs.amend_run(tx, run, pending_since=tx.now - minutes * MINUTE)
-    chat.harness.service.remind_approvers()
+    chat.harness.service.advancer.remind_approvers()
     await chat.settle()
     return chat.run()
 

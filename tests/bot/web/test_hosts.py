@@ -66,11 +66,11 @@ def test_history_shows_the_parent_run_and_a_host_filter_its_child_run(site: Site
 def test_live_page_of_a_parent_run_changes_when_a_child_run_does(site: Site, parent_run: Run):
     browser = site.browser("olga")
     site.harness.service.approve_run(parent_run.id, person="olga", digest=parent_run.digest)
-    site.harness.service.advance_run(parent_run.id)
+    site.harness.service.advancer.advance_run(parent_run.id)
     before = browser.get(f"/runs/{parent_run.id}").text
     stamp = before.partition("/live?stamp=")[2][:33]
     assert browser.get(f"/runs/{parent_run.id}/live?stamp={stamp}").status_code == 204
-    site.harness.service.advance_run(_list_child_runs(site, parent_run)[0].id)
+    site.harness.service.advancer.advance_run(_list_child_runs(site, parent_run)[0].id)
     assert browser.get(f"/runs/{parent_run.id}/live?stamp={stamp}").status_code == 200
 
 
@@ -79,12 +79,12 @@ def test_live_page_does_not_redraw_hosts_that_the_stream_updates(site: Site, par
     site.harness.service.approve_run(parent_run.id, person="olga", digest=parent_run.digest)
     before = browser.get(f"{page}/live?streamed=before").text
     assert '<section id="hosts-card" hx-preserve="true"></section>' in before
-    site.harness.service.advance_run(parent_run.id)
+    site.harness.service.advancer.advance_run(parent_run.id)
     # Hosts whose turn has come are drawn in another way, once.
     drawn = browser.get(f"{page}/live?streamed=before").text
     assert 'data-phase="started"' in drawn
     seen = browser.get(f"{page}/live?streamed=started").text.partition("/live?stamp=")[2][:16]
-    site.harness.service.advance_run(_list_child_runs(site, parent_run)[0].id)
+    site.harness.service.advancer.advance_run(_list_child_runs(site, parent_run)[0].id)
     assert browser.get(f"{page}/live?stamp={seen}&streamed=started").status_code == 204
     # Whoever lost the stream is shown them as they are.
     assert 'data-phase="started"' in browser.get(f"{page}/live?stamp={seen}").text

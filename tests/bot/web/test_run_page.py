@@ -178,7 +178,7 @@ def test_timeline_shows_the_result_of_a_follow_up(site: Site, became: str, text:
     site.harness.fleet.hosts["lb1"]["warming"] = became
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.follow_up).values(next_at=tx.now))
-    site.harness.service.run_due_follow_ups()
+    site.harness.service.advancer.run_due_follow_ups()
     timeline = _read_timeline(site, run.id)
     assert text in timeline
     assert ("attention" in timeline) == ("attention" in text)

@@ -199,7 +199,7 @@ def test_counter_proposal_ends_when_the_original_run_is_decided(
     # At once, before anybody has looked what is due.
     with pytest.raises(TooLate, match="not pending"):
         accept(harness, offered)
-    harness.service.expire_runs()
+    harness.service.advancer.expire_runs()
     ended = harness.get_run(offered.id)
     assert ended.state is State.WITHDRAWN
     assert ended.summary.startswith(f"The original request, run {first.id}, ")
@@ -207,7 +207,7 @@ def test_counter_proposal_ends_when_the_original_run_is_decided(
         assert not [part for part in runs.list_children(tx, offered.id) if not part.is_ended]
     assert harness.fleet.sent == sent_before
     # Once is enough.
-    assert harness.service.expire_runs() == []
+    assert harness.service.advancer.expire_runs() == []
 
 
 def test_accepted_counter_proposal_supersedes_the_original_and_ends_the_other(
@@ -222,7 +222,7 @@ def test_accepted_counter_proposal_supersedes_the_original_and_ends_the_other(
     assert harness.get_run(first.id).state is State.SUPERSEDED
     with pytest.raises(TooLate, match="was superseded"):
         accept(harness, dim)
-    harness.service.expire_runs()
+    harness.service.advancer.expire_runs()
     assert harness.get_run(dim.id).state is State.WITHDRAWN
     assert harness.approve(dark, "olga").state is State.SUCCEEDED
     assert harness.fleet.sent == [("lb1", "set lamp dark")]
@@ -273,7 +273,7 @@ def test_concurrent_acceptance_and_approval_let_only_one_win(db_harness: Harness
     for thread in threads:
         thread.join(30)
     assert len(noes) == 1
-    flow.expire_runs()
+    flow.advancer.expire_runs()
     after = harness.get_run(offered.id)
     if after.state is State.PENDING:
         assert harness.get_run(first.id).state is State.SUPERSEDED
@@ -288,7 +288,7 @@ def test_unanswered_counter_proposal_expires(harness: Harness):
         runs.amend_run(tx, runs.lock_run(tx, offered.id), expires_at=tx.now)
     with pytest.raises(TooLate):
         accept(harness, offered)
-    harness.service.expire_runs()
+    harness.service.advancer.expire_runs()
     assert harness.get_run(offered.id).state is State.EXPIRED
 
 

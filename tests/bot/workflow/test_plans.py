@@ -78,7 +78,7 @@ class TestPlan:
             runs.amend_run(tx, run, expires_at=tx.now)
         with pytest.raises(TooLate, match="has expired: re-plan it"):
             _request(harness, run)
-        assert [ended.id for ended in harness.service.expire_runs()] == [run.id]
+        assert [ended.id for ended in harness.service.advancer.expire_runs()] == [run.id]
         assert harness.get_run(run.id).summary == "The plan was not requested in time"
 
     def test_plan_with_another_digest_cannot_be_requested(self, harness: Harness):

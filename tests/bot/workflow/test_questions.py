@@ -171,7 +171,7 @@ def test_the_assignee_is_reminded_first_and_then_everyone(tmp_path: Path) -> Non
         def remind(minutes: int) -> list[object]:
             """Return whom the reminders until this time name."""
             clock.ahead = minutes * MINUTE
-            harness.service.remind_approvers()
+            harness.service.advancer.remind_approvers()
             return [
                 entry.facts["people"]
                 for entry in _entries(harness, run)

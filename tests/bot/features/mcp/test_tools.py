@@ -229,7 +229,7 @@ def test_approved_request_of_an_agent_runs_once(door: Door):
     service = door.harness.service
     service.approve_run(requested["run"], person="olga", digest=requested["digest"])
     assert door.call("status", token, run=requested["run"], wait=20)["state"] == "succeeded"
-    service.advance_run(requested["run"])
+    service.advancer.advance_run(requested["run"])
     assert "cannot be requested any more" in request(door, token, requested)["error"]
     assert door.harness.fleet.sent == [("lb1", "set lamp on")]
 

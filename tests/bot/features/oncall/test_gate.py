@@ -49,7 +49,7 @@ class Duties:
     def start(self, run: Run) -> Run:
         with self.clock.transaction() as tx:
             locks.release_locks(tx, self.holder.id)
-        self.harness.service.advance_run(run.id)
+        self.harness.service.advancer.advance_run(run.id)
         self.harness.run_queued_work()
         return self.harness.get_run(run.id)
 
