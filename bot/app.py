@@ -228,6 +228,7 @@ def build_foundation(
         lease_keeper=lease_keeper,
         sites=sites,
         rate_limits=RateLimits.from_person_limit(settings.requests_a_minute),
+        installation=urlsplit(settings.address).netloc,
         hooks=hooks,
     )
     return Foundation(

@@ -1,12 +1,11 @@
 """The part of a plan that people approve, which the gate compares before the start."""
 
-from bot.model.canonical import Canonical
 from bot.model.plan import PlannedStep
 from runbooks import NoUndo, Plan, Step
 
 
-def list_work(plan: Plan) -> list[Canonical]:
-    return [_plan_step(step).runs_command for step in plan.steps]
+def list_work(plan: Plan) -> list[PlannedStep]:
+    return [_plan_step(step).work for step in plan.steps]
 
 
 def _plan_step(step: Step) -> PlannedStep:

@@ -8,9 +8,11 @@ from fastapi import Request, Response
 
 from bot.api.auth import Caller
 from bot.api.deps import ApiParts
-from bot.api.schemas import RunDetailsOut
+from bot.api.schemas import PlanDocumentOut, RunDetailsOut
 from bot.audit import change_log, events
 from bot.audit.change_log import EntryDraft
+from bot.db import runs
+from bot.model.errors import TooLate
 from bot.model.run import Run
 from bot.queries.run_view import Viewer, build_run_view
 
@@ -26,6 +28,15 @@ def get_run_details(parts: ApiParts, caller: Caller, run_id: int) -> RunDetailsO
     with parts.database.reading(caller.view_rights) as tx:
         view = build_run_view(tx, run_id, caller.policy, Viewer(caller.id))
     return RunDetailsOut.from_view(view, parts.base_url)
+
+
+def get_plan_document(parts: ApiParts, caller: Caller, run_id: int) -> PlanDocumentOut:
+    """Return the plan of a run as it is signed. Raises NoSuchRun, and TooLate without a plan."""
+    with parts.database.reading(caller.view_rights) as tx:
+        run = runs.get_run(tx, run_id)
+    if run.plan is None:
+        raise TooLate(f"Run {run_id} has no plan: only a change that was planned has one")
+    return PlanDocumentOut.from_plan(run.plan)
 
 
 @contextmanager

@@ -147,6 +147,14 @@ def get_run(
     return run
 
 
+@router.get(
+    "/{number}/document", operation_id="getPlanDocument", summary="Get the plan as it is signed"
+)
+def get_plan_document(parts: Parts, caller: ReadCaller, number: RunId) -> schemas.PlanDocumentOut:
+    """The document names each section with its SHA-256. Both are UTF-8 text."""
+    return records.get_plan_document(parts, caller, number)
+
+
 @router.post(
     "",
     operation_id="requestRun",

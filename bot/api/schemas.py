@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from bot.audit.change_log import Entry
-from bot.model.plan import PlannedStep
+from bot.model.plan import PlannedStep, PlanSection, ResolvedPlan
 from bot.model.run import Decision, RefusedBy, Run, State, StepRecord, StepState
 from bot.model.run_states import (
     StatusDisplay,
@@ -77,6 +77,31 @@ class QuestionOut(OutputModel):
     at: StoredTime
     text: str
     is_answer: bool
+
+
+class PlanSectionOut(OutputModel):
+    """The steps of a plan that follow one another on one host, as they are signed."""
+
+    host: str
+    sha256: str = Field(description="Of the text, in UTF-8.")
+    text: str
+
+    @classmethod
+    def from_section(cls, section: PlanSection) -> "PlanSectionOut":
+        return cls(host=section.host, sha256=section.digest, text=section.text)
+
+
+class PlanDocumentOut(OutputModel):
+    """A plan as it is signed: a document, and the sections that it names."""
+
+    digest: str = Field(description="SHA-256 of the document, in UTF-8: the digest of the plan.")
+    document: str
+    sections: list[PlanSectionOut]
+
+    @classmethod
+    def from_plan(cls, plan: ResolvedPlan) -> "PlanDocumentOut":
+        sections = [PlanSectionOut.from_section(each) for each in plan.sections]
+        return cls(digest=plan.digest, document=plan.document, sections=sections)
 
 
 class StepOut(OutputModel):

@@ -261,7 +261,7 @@ def _find_mismatch_of_plan(run: Run, entries: Sequence[Entry]) -> str:
     if not isinstance(event, events.Planned) or event.digest != run.digest:
         return "that this plan was shown"
     plan = run.plan
-    if plan is None or plan.digest != run.digest:
+    if plan is None or not plan.has_digest(run.digest):
         return "that this plan was shown"
     planned_request = (
         *(plan.requested_by, plan.runbook, dict(plan.values)),

@@ -33,6 +33,7 @@ from bot.cli.options import limit_option, option_with_aliases, reason_option, ti
 from bot.cli.progress import LiveLine, follow_run
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import escape_for_terminal, format_time, print_json, print_table, style_run
+from bot.model.text import format_count
 
 if TYPE_CHECKING:
     from click.core import Context
@@ -266,6 +267,30 @@ def show_run(
     print_run(run)
     status = get_run_exit_status(run)
     sys.exit(0 if status == WAITING and seconds is None else status)
+
+
+@run_commands.command("document")
+@NUMBER_ARGUMENT
+@click.option(
+    "--section",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Print the Nth section, which the Nth line “host” of the document names.",
+)
+@pass_service
+def show_plan_document(service: ServiceClient, *, number: int, section: int | None) -> None:
+    """Print the plan of run NUMBER as people sign it; its SHA-256 is the digest.
+
+    For example: keyturn run document 12 | sha256sum
+    """
+    plan = service.get(build_path("runs", number, "document"))
+    if wants_json():
+        print_json(plan)
+        return
+    texts = [plan["document"], *(each["text"] for each in plan["sections"])]
+    if (section or 0) >= len(texts):
+        exit_with_error(f"the document has {format_count(len(texts) - 1, 'section')}", NOT_FOUND)
+    sys.stdout.write(texts[section or 0])
 
 
 @run_commands.command("resolve")

@@ -14,6 +14,7 @@ from bot.audit import change_log, events
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.execution import gate, leg_readings
+from bot.execution.planner import issue_plan
 from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.references import refer_to_run
@@ -24,7 +25,6 @@ from bot.model.text import format_count
 from bot.model.waiting import Waiting, WaitingFor
 from bot.policy import Policy
 from bot.queries import redundancy
-from bot.queries.policy_result import bind_policy_result
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
@@ -122,6 +122,9 @@ def _submit_combined_plan(
         why = f"Ticket {parent.ticket} was changed while the hosts were read. Request it again."
         return end_run(context, tx, parent, State.REFUSED, why, refused_by=RefusedBy.TICKET)
     combined = ResolvedPlan(
+        run=parent.id,
+        reason=parent.reason,
+        installation=context.installation,
         runbook=parent.runbook,
         runbook_version=(
             hash_canonical([plan.runbook_version for plan in plans])
@@ -148,7 +151,7 @@ def _submit_combined_plan(
         part_steps=_count_steps_of_parts(parent, pending) if parent.is_sequence else {},
     )
     policy = context.policies.get_policy()
-    return submit_plan(context, tx, parent, bind_policy_result(tx, policy, parent, combined))
+    return submit_plan(context, tx, parent, issue_plan(tx, policy, parent, combined))
 
 
 def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run:

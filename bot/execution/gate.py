@@ -6,7 +6,7 @@ request the run, whose approvals are valid and for how long, what was approved, 
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bot.audit import change_log, events, evidence
 from bot.db import break_glass, leases, locks, priority, runs, stops
@@ -459,14 +459,13 @@ def _check_is_child_of(run: Run, parent: Run) -> None:
     """Raise GateRefused unless the approved plan of the parent contains the steps of this run."""
     if parent.state not in {State.STARTING, State.RUNNING}:
         raise GateRefused(State.WITHDRAWN, f"The parent run {parent.state.phrase}")
-    mine = [step.runs_command for step in run.plan.steps] if run.plan else []
-    steps = _list_approved_steps(run, parent, parent.plan) if parent.plan else ()
-    approved = [step.runs_command for step in steps]
+    mine = [*run.plan.steps] if run.plan else []
+    approved = [*_list_approved_steps(run, parent, parent.plan)] if parent.plan else []
     if not mine or mine != approved or not parent.plan:
         raise GateRefused(State.STALE, f"What {run.host} was to do is not what was approved")
     if run.plan is not None and run.plan.ticket != parent.plan.ticket:
         raise GateRefused(State.STALE, "The ticket is not as it was approved")
-    if parent.plan.digest != parent.digest:
+    if not parent.plan.has_digest(parent.digest):
         raise GateRefused(State.STALE, "The plan does not have the digest that was approved")
 
 
@@ -495,16 +494,14 @@ def _check_plan_unchanged(
         raise GateRefused(State.NO_CHANGES, f"Nothing left to do: {remaining.current_state}")
     if run.plan is None:
         raise GateRefused(State.REFUSED, "It has no plan", RefusedBy.ERROR)
-    if run.plan.digest != run.digest:
+    if not run.plan.has_digest(run.digest):
         raise GateRefused(
             State.STALE, "The plan does not have the digest that was approved. Re-plan it."
         )
     fresh = resolve_plan(context, run, policy, remaining, expires_at=run.plan.expires_at)
+    fresh = fresh.adopt_issue(run.plan)
     is_outdated = is_plan_outdated(tx, policy, run)
-    fresh = replace(
-        fresh, policy_version=run.plan.policy_version, policy_result=run.plan.policy_result
-    )
-    if fresh.digest == run.digest and not is_outdated:
+    if fresh.has_digest(run.digest) and not is_outdated:
         return
     what = _describe_difference(run, run.plan, fresh, policy, is_outdated=is_outdated)
     raise GateRefused(State.STALE, describe_stale_plan(what))

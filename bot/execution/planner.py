@@ -15,7 +15,7 @@ from bot.db import runs
 from bot.db.database import Transaction
 from bot.execution.questions import create_query_function
 from bot.model.lasting_values import get_key_name
-from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.plan import PlannedStep, ResolvedPlan, create_nonce
 from bot.model.references import refer_to_run
 from bot.model.run import Run, State, StepState
 from bot.model.sequence import UNDONE_RUNS
@@ -23,6 +23,7 @@ from bot.model.tickets import TicketAnswer
 from bot.policy import Policy
 from bot.queries import own_runbooks
 from bot.queries.folded_runs import fold_runs
+from bot.queries.policy_result import bind_policy_result
 from bot.queries.undo import describe_changes_since
 from bot.workflow.context import WorkflowContext
 from connectors.command import Command, Query, quote_text
@@ -198,6 +199,9 @@ def resolve_plan(
 ) -> ResolvedPlan:
     """Return the plan that people are shown and approve."""
     return ResolvedPlan(
+        run=run.id,
+        reason=run.reason,
+        installation=context.installation,
         runbook=run.runbook,
         runbook_version=compute_version(context.runbooks[run.runbook]),
         values=run.values,
@@ -215,6 +219,18 @@ def resolve_plan(
         guard_override=run.guard_override,
         ticket=remaining.ticket,
     )
+
+
+def issue_plan(tx: Transaction, policy: Policy, run: Run, plan: ResolvedPlan) -> ResolvedPlan:
+    """Return the plan as one of its own, which no other approval or signature fits.
+
+    Raises PlanTextError if it holds a character that people cannot see.
+    """
+    issued = replace(
+        bind_policy_result(tx, policy, run, plan), not_before=tx.now, nonce=create_nonce()
+    )
+    _ = issued.digest
+    return issued
 
 
 def _resolve_step(context: WorkflowContext, policy: Policy, step: Step) -> PlannedStep:

@@ -15,13 +15,19 @@ from bot.db import runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
 from bot.execution import leg_readings
 from bot.execution.batches import BatchQueue
-from bot.execution.planner import RemainingWork, compute_remaining, resolve_plan, run_check
+from bot.execution.planner import (
+    RemainingWork,
+    compute_remaining,
+    issue_plan,
+    resolve_plan,
+    run_check,
+)
 from bot.execution.ticket_check import add_ticket
 from bot.integrations.ticket_connection import TicketError
+from bot.model.plan_text import PlanTextError
 from bot.model.run import RefusedBy, Run, State
 from bot.policy import NoPolicyError
 from bot.queries import redundancy
-from bot.queries.policy_result import bind_policy_result
 from bot.workflow.context import WorkflowContext, compute_plan_expiry
 from bot.workflow.finish import RunEnd, end_if_stopped, end_run, end_runs
 from bot.workflow.submit_plan import submit_plan
@@ -211,7 +217,11 @@ class HostReader:
             remaining = replace(remaining, notes=(*remaining.notes, *notes, *added))
         expires = compute_plan_expiry(self._context, policy, run, now=tx.now)
         plan = resolve_plan(self._context, run, policy, remaining, expires_at=expires)
-        plan = bind_policy_result(tx, policy, run, plan)
+        try:
+            plan = issue_plan(tx, policy, run, plan)
+        except PlanTextError as error:
+            self._record_refusal(tx, run, summary=str(error), refused_by=RefusedBy.RUNBOOK)
+            return
         if run.parent is None:
             submit_plan(self._context, tx, run, plan)
             return

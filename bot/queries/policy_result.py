@@ -7,7 +7,7 @@ from bot.db.database import Transaction
 from bot.model.canonical import hash_canonical
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Run
-from bot.policy import Policy
+from bot.policy import Policy, Ruling
 from bot.queries.approval_count import get_policy_request
 from connectors.inventory import Host
 
@@ -18,8 +18,15 @@ def compute_policy_result(tx: Transaction, policy: Policy, run: Run) -> str:
     run: with its plan. Under two policies with the same digest, the same rules apply, the same
     approvals are needed, and the commands go to the same addresses with the same logins.
     """
+    return _hash_result(policy, run, _get_ruling(tx, policy, run))
+
+
+def _get_ruling(tx: Transaction, policy: Policy, run: Run) -> Ruling:
     request = replace(get_policy_request(tx, policy, run), is_escalated=False)
-    ruling = policy.get_request_ruling(request)
+    return policy.get_request_ruling(request)
+
+
+def _hash_result(policy: Policy, run: Run, ruling: Ruling) -> str:
     hosts = [
         host.model_dump(mode="json", exclude={"tags"}) | {"tags": sorted(host.tags)}
         for name in run.hosts or (run.host,)
@@ -40,9 +47,10 @@ def compute_policy_result(tx: Transaction, policy: Policy, run: Run) -> str:
 def bind_policy_result(
     tx: Transaction, policy: Policy, run: Run, plan: ResolvedPlan
 ) -> ResolvedPlan:
-    """Return the plan with the policy's result for it."""
-    result = compute_policy_result(tx, policy, replace(run, plan=plan))
-    return replace(plan, policy_result=result)
+    """Return the plan with the policy's result for it, and the names of the rules."""
+    ruling = _get_ruling(tx, policy, replace(run, plan=plan))
+    result = _hash_result(policy, run, ruling)
+    return replace(plan, policy_result=result, rules=tuple(sorted(ruling.rules)))
 
 
 def _list_route(policy: Policy, name: str) -> Iterator[Host]:

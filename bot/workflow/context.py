@@ -9,7 +9,7 @@ from bot.auth.secret_box import SecretBox
 from bot.db.database import Database
 from bot.db.lease_keeper import LeaseKeeper
 from bot.model.run import Run
-from bot.model.times import DAY, HOUR, MINUTE
+from bot.model.times import DAY, HOUR, MINUTE, SECOND
 from bot.policy import NoPolicyError, Policy, PolicySource
 from bot.workflow.dispatch import Dispatcher
 from bot.workflow.hooks import NO_WORKFLOW_HOOKS, WorkflowHooks
@@ -76,6 +76,8 @@ class WorkflowContext:
     sites: frozenset[str] | None = None
     # The rate limits of requests; None for no limit.
     rate_limits: RateLimits | None = None
+    # The name of this installation in its plans.
+    installation: str = "keyturn"
     # What features do on the way of a run.
     hooks: WorkflowHooks = NO_WORKFLOW_HOOKS
 
@@ -86,7 +88,9 @@ def compute_plan_expiry(context: WorkflowContext, policy: Policy, run: Run, *, n
     A freeze that holds the run now does not make its approval expire, unless it is very long.
     """
     usual = now + context.approval_timeout + context.start_timeout
-    return max(usual, _get_deadline_after_freeze(context, policy, run, now=now))
+    latest = max(usual, _get_deadline_after_freeze(context, policy, run, now=now))
+    # Plans hold whole seconds.
+    return latest // SECOND * SECOND
 
 
 def compute_start_deadline(context: WorkflowContext, policy: Policy, run: Run, *, now: int) -> int:

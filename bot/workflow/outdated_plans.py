@@ -16,8 +16,8 @@ from bot.workflow.finish import end_run
 
 def describe_replan(old: Run, plan: ResolvedPlan, ruling: Ruling) -> str:
     """Return for approvers how the plan differs from that of the run which it replaces."""
-    before = [step.runs_command for step in old.plan.steps] if old.plan else []
-    other = sum(step.runs_command not in before for step in plan.steps)
+    before = [step.work for step in old.plan.steps] if old.plan else []
+    other = sum(step.work not in before for step in plan.steps)
     counted = f"{other} of {format_count(len(plan.steps), 'step')}"
     is_same = not other and len(before) == len(plan.steps)
     differences = ["the steps are the same" if is_same else f"{counted} differ"]

@@ -1,10 +1,13 @@
 """Request what a plan shows, and plan a request again whose plan is not current any more."""
 
+from dataclasses import replace
+
 from bot.audit import events
 from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.agents import is_agent
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.plan import create_nonce
 from bot.model.request_form import RequestSyntaxError, parse_request_for_hosts
 from bot.model.resubmit import can_be_planned_again, get_resubmit_values
 from bot.model.run import RefusedBy, RequestOrigin, RequestTerms, Run, State
@@ -26,7 +29,7 @@ from bot.workflow.requests import (
     request_undo,
 )
 from bot.workflow.sequences import request_sequence_again
-from bot.workflow.submit_plan import move_to_approval
+from bot.workflow.submit_plan import move_to_approval, record_plan
 from connectors.command import quote_text
 
 
@@ -78,6 +81,10 @@ def request_shown_plan(
     if not is_emergency:
         check_has_ticket(run, ruling)
     log_request(tx, events.Requested, run)
+    if run.plan is not None and run.plan.reason != run.reason:
+        # Approvers decide about the reason too, so it is another plan.
+        plan = replace(run.plan, reason=run.reason, nonce=create_nonce())
+        run = record_plan(tx, policy, run, plan, ruling)
     if stopped := end_if_stopped(context, tx, run, policy):
         return stopped
     if not ruling.allowed:

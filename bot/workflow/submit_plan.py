@@ -9,7 +9,7 @@ from bot.db.grants import Grant
 from bot.model.plan import ResolvedPlan
 from bot.model.run import RefusedBy, Run, State
 from bot.model.text import capitalise_sentence
-from bot.policy import Ruling
+from bot.policy import Policy, Ruling
 from bot.queries.approval_count import get_ruling
 from bot.workflow import grant_rules
 from bot.workflow.context import WorkflowContext, compute_start_deadline
@@ -29,27 +29,8 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
     if run.replan_of is not None:
         note = describe_replan(runs.get_run(tx, run.replan_of), plan, ruling)
         plan = replace(plan, notes=(*plan.notes, note))
-    updated = runs.amend_run(
-        tx,
-        run,
-        plan=plan,
-        digest=plan.digest,
-        expires_at=plan.expires_at,
-        # It waits for no worker any more.
-        waiting=None,
-    )
+    updated = record_plan(tx, policy, run, plan, ruling)
     grant, exhausted = grant_rules.choose_grant(tx, policy, run, request, ruling)
-    change_log.append_entry(
-        tx,
-        events.Planned(
-            digest=plan.digest,
-            plan=plan.log_facts,
-            required_approvals=ruling.required_approvals,
-            approver_groups=tuple(ruling.approver_groups),
-            approvers=policy.describe_approver_groups(ruling.requirements),
-        ),
-        run=run,
-    )
     if not ruling.allowed:
         why = describe_policy_refusal(policy, request, ruling)
         return end_run(context, tx, updated, State.REFUSED, why, refused_by=RefusedBy.POLICY)
@@ -67,6 +48,30 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
     return move_to_approval(
         context, tx, updated, replace(ruling, policy_notes=_add_note(ruling, exhausted)), grant
     )
+
+
+def record_plan(
+    tx: Transaction, policy: Policy, run: Run, plan: ResolvedPlan, ruling: Ruling
+) -> Run:
+    """Store a plan with its digest, and log it."""
+    updated = runs.amend_run(
+        tx,
+        run,
+        plan=plan,
+        digest=plan.digest,
+        expires_at=plan.expires_at,
+        # It waits for no worker any more.
+        waiting=None,
+    )
+    planned = events.Planned(
+        digest=plan.digest,
+        plan=plan.log_facts,
+        required_approvals=ruling.required_approvals,
+        approver_groups=tuple(ruling.approver_groups),
+        approvers=policy.describe_approver_groups(ruling.requirements),
+    )
+    change_log.append_entry(tx, planned, run=run)
+    return updated
 
 
 _MISSING = {

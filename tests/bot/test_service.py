@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import sha256
 from typing import ClassVar
 
 import pytest
@@ -10,7 +11,6 @@ from sqlalchemy import insert
 from bot.audit import change_log
 from bot.db import locks, runs, tables
 from bot.db.database import StoreUnavailable, Transaction
-from bot.model.canonical import hash_canonical
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestTerms, State, StepRecord, StepState
 from bot.model.run_states import describe_outcome
@@ -510,8 +510,34 @@ def test_change_log_alone_proves_which_plan_was_approved(harness: Harness):
     run = harness.approve(harness.request(LAMP_ON))
     with harness.database.reading() as tx:
         facts = {entry.kind: entry.facts for entry in change_log.list_entries_of_run(tx, run.id)}
-    assert hash_canonical(facts["planned"]["plan"]["document"]) == run.digest
+    plan = facts["planned"]["plan"]
+    document, section = (
+        "\n".join([*lines, ""]) for lines in (plan["document"], *plan["sections"])
+    )
+    assert sha256(document.encode()).hexdigest() == run.digest
+    assert f"\nhost lb1 {sha256(section.encode()).hexdigest()} SHA256:" in document
+    assert "\ndo set\ndo lamp\ndo on\n" in section
     assert facts["approved"]["digest"] == facts["started"]["digest"] == run.digest
+
+
+class Mirror(SetSwitch, words="toy mirror", example="lb1 lamp on", undo="sets it back"):
+    """Set one switch, of which the host says something that reads otherwise."""
+
+    def plan(self, switches: dict[str, str]) -> Plan:
+        plan = super().plan(switches)
+        return replace(plan, steps=[replace(step, before="off\u202e") for step in plan.steps])
+
+
+def test_plan_is_refused_when_it_holds_a_character_that_people_cannot_see(harness: Harness):
+    harness.service = KeyturnService(
+        replace(harness.context, runbooks={**harness.context.runbooks, "toy mirror": Mirror})
+    )
+    run = harness.request(Mirror(host="lb1", name="lamp", value="on"))
+    assert (run.state, run.summary) == (
+        State.REFUSED,
+        "the plan cannot be signed: its line “before” holds the invisible character U+202E "
+        "(RIGHT-TO-LEFT OVERRIDE): remove it",
+    )
 
 
 def test_undecided_run_expires(harness: Harness):

@@ -34,7 +34,7 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "runs": (
         "Runs",
-        ("listRuns", "getRun", "getProgress", "verifyRun", "undoSelection"),
+        ("listRuns", "getRun", "getPlanDocument", "getProgress", "verifyRun", "undoSelection"),
     ),
     "decisions": (
         "Decisions",

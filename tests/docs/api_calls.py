@@ -58,7 +58,7 @@ _TABLES = """\
 _SEND = "socat -t5 stdio UNIX-CONNECT:/run/haproxy/admin.sock <<<"
 _SCOPES = ("read", "request", "approve")
 # Differs from one making to the next: hashes and keys, versions of files, signatures, tokens.
-_VARYING = re.compile(r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{12}|kt_\w+)\b")
+_VARYING = re.compile(r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{32}|[0-9a-f]{12}|kt_\w+)\b")
 
 
 @dataclass(frozen=True)
@@ -267,6 +267,7 @@ def _record_runs(service: _Service) -> None:
     approval = {"digest": digest, "reason": "known customer"}
     service.call("approveRun", "olga", f"POST /runs/{run}/approve", approval)
     service.call("getRun", "dora", f"GET /runs/{run}")
+    service.call("getPlanDocument", "dora", f"GET /runs/{run}/document")
     service.call("getProgress", "dora", f"GET /runs/{run}/progress")
     service.call("listRuns", "dora", "GET /runs", host="lb*", state="succeeded", limit=1)
     service.call("verifyRun", "dora", f"POST /runs/{run}/verify")

@@ -23,9 +23,9 @@ from bot.features.drift.actions import DriftActions
 from bot.features.drift.details import describe_drift
 from bot.features.drift.rows import DriftKey
 from bot.model.drift_state import DriftState
+from bot.model.plan import parse_plan
 from bot.model.text import escape_control
 from bot.model.times import to_datetime
-from connectors.command import Shell
 from tests.playground import demo_history, sample_company
 from tests.playground.fleet import SHOP_PLACES, LoopbackFleet, get_agents_file
 from tests.playground.service import Chat, Service
@@ -223,12 +223,11 @@ def _plan(entry: Entry) -> Generator[str]:
     facts = entry.facts
     plan = facts["plan"]
     yield plan["current_state"]
-    steps = zip(plan["titles"], plan["document"]["steps"], plan["undo"], strict=True)
-    for n, (title, step, undo) in enumerate(steps, start=1):
-        command = Shell(tuple(step["do"]["argv"]), stdin=step["do"]["stdin"])
-        yield f"{n}. {title}: {step['before']} → {step['after']}"
-        yield f"   do    {command}"
-        yield f"   undo  {undo}"
+    texts = ["\n".join([*lines, ""]) for lines in (plan["document"], *plan["sections"])]
+    for n, step in enumerate(parse_plan(texts[0], texts[1:]).steps, start=1):
+        yield f"{n}. {step.title}: {step.before} → {step.after}"
+        yield f"   do    {step.command}"
+        yield f"   undo  {step.undo or step.no_undo_reason}"
     for note in plan["notes"]:
         yield f"note: {note}"
     yield f"digest {facts['digest']}"

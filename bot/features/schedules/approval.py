@@ -78,7 +78,8 @@ def check_schedule_approval(
     proposal = founding_run.plan
     if founding_run.state is not State.SUCCEEDED or proposal is None or known is None:
         raise ScheduleNotApproved(f"Schedule {schedule.id} was not approved: {hint}")
-    if (proposal.digest, proposal.values) != (founding_run.digest, founding_run.values):
+    is_same = proposal.has_digest(founding_run.digest) and proposal.values == founding_run.values
+    if not is_same:
         raise ScheduleNotApproved(f"Schedule {schedule.id} differs from what was approved: {hint}")
     if compute_version(known) != proposal.runbook_version:
         raise ScheduleNotApproved(

@@ -1,5 +1,6 @@
 """Runs over the API: requested, found, decided, undone; and the change log."""
 
+import hashlib
 import json
 from typing import Any
 
@@ -51,6 +52,27 @@ def test_api_request_is_approved_executed_and_verified(api_harness: ApiHarness):
         "approved",
     ]
     assert done["entries"][2]["details"]["action"] == "approve"
+
+
+def test_plan_document_is_returned_with_the_texts_that_its_hashes_are_of(api_harness: ApiHarness):
+    dora = api_harness.program("dora", "request")
+    run = _request_run(api_harness, dora, LAMP)
+    plan = dora.get(f"/runs/{run['id']}/document").json()
+    [section] = plan["sections"]
+    assert _hash(plan["document"]) == plan["digest"] == run["digest"]
+    assert _hash(section["text"]) == section["sha256"]
+    fingerprint = run["plan"]["steps"][0]["fingerprint"]
+    assert plan["document"].endswith(f"\nhost lb1 {section['sha256']} {fingerprint}\n")
+    check = _request_run(api_harness, dora, {"request": "toy show lb1"})
+    refused = dora.get(f"/runs/{check['id']}/document")
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        f"Run {check['id']} has no plan: only a change that was planned has one",
+    )
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def test_api_request_takes_a_ticket_where_a_rule_requires_one(api_harness: ApiHarness):

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Generator
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -310,8 +311,22 @@ def test_submit_command_requests_a_plan_by_its_digest(cli_service: CliService):
     assert (requested.exit_code, "keyturn approve" in requested.stdout) == (5, False)
     assert "needs 1 of the owners of the edge: adam, olga" in requested.stdout
     shown = cli_service.type("olga", "run", str(run.id)).stdout
-    assert f"keyturn approve {run.id} {run.short_digest}" in shown
+    # Approvers decide about the reason too, so the plan with this reason has another digest.
+    assert f"keyturn approve {run.id} {run.short_digest}" not in shown
+    assert f"keyturn approve {run.id} " in shown
     assert "ticket 9" in requested.stdout
+
+
+def test_document_command_prints_the_texts_that_the_hashes_are_of(cli_service: CliService):
+    with cli_service.service.keyturn.database.transaction() as tx:
+        run = sample_runs.add_planned_run(tx, policy_version="p1")
+    document = cli_service.type("dora", "run", "document", str(run.id)).stdout
+    section = cli_service.type("dora", "run", "document", str(run.id), "--section", "1").stdout
+    assert sha256(document.encode()).hexdigest() == run.digest
+    assert f" {sha256(section.encode()).hexdigest()} " in document
+    missing = cli_service.type("dora", "run", "document", str(run.id), "--section", "2")
+    assert (missing.exit_code, missing.stderr) == (3, "keyturn: the document has 1 section\n")
+    assert cli_service.type("dora", "withdraw", str(run.id)).exit_code in {0, 4}
 
 
 def test_replan_command_plans_an_outdated_plan_again(cli_service: CliService):

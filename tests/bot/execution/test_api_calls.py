@@ -90,7 +90,7 @@ def test_api_call_is_sent_as_it_was_planned_and_approved(harness: Harness):
     assert run.plan
     (step,) = run.plan.steps
     assert isinstance(step.command, ApiCall)
-    assert run.plan.document["steps"][0]["do"]["server"] == "bmc:443"  # pyright: ignore
+    assert "\nserver bmc:443\n" in run.plan.sections[0].text
     run = harness.approve(run)
     assert (run.state, run.summary) == (State.SUCCEEDED, "Verified: the lamp is out")
     assert harness.fleet.sent == [("lb1", f'POST {RESET} {{"ResetType": "ForceOff"}}')]

@@ -62,12 +62,24 @@ class TestPlan:
         with harness.database.reading() as tx:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [run.id]
         assert harness.approve(run).state is State.SUCCEEDED
-        assert harness.list_entry_kinds(run)[:4] == [
+        assert harness.list_entry_kinds(run)[:5] == [
             "plan requested",
             "planned",
             "requested",
+            "planned",
             "approved",
         ]
+
+    def test_reason_that_is_given_with_the_request_makes_another_plan(self, harness: Harness):
+        shown = _plan(harness)
+        run = _request(harness, shown, reason="the cellar is dark")
+        assert shown.plan
+        assert run.plan
+        assert "\nreason the cellar is dark\n" in run.plan.document
+        assert run.digest == run.plan.digest != shown.digest
+        assert run.plan.nonce != shown.plan.nonce
+        with pytest.raises(TooLate, match="is not that of the plan"):
+            harness.service.approve_run(run.id, person="olga", digest=shown.digest)
 
     def test_plan_expires_after_15_minutes(self, harness: Harness):
         run = _plan(harness)
