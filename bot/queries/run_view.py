@@ -9,13 +9,14 @@ from dataclasses import dataclass, field, fields, replace
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.db import break_glass as db_break_glass
-from bot.db import grants, live_output, locks, runs, stops
+from bot.db import grants, live_output, locks, runs, search, stops
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.db.live_output import LiveOutput
 from bot.db.locks import Lock
 from bot.db.runs import NoSuchRun
+from bot.db.search import RunFilter
 from bot.model.plan import PlannedStep
 from bot.model.resubmit import can_be_planned_again
 from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepRecord, StepState
@@ -25,7 +26,6 @@ from bot.policy import Person, Policy, PolicyRequest
 from bot.policy.explain import NO_APPROVER, describe_ending_stop
 from bot.queries.approval_count import ApprovalCount, count_approvals, is_decision_complete
 from bot.queries.break_glass_rules import can_review, get_break_glass_refusal
-from bot.queries.compare import find_previous_run
 from bot.queries.delegation_rules import list_active_delegates
 from bot.queries.pending import (
     CounterProposal,
@@ -49,6 +49,9 @@ from bot.queries.standing_grants import find_grant
 from bot.queries.stop_reasons import describe_active_stop
 
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
+
+# How many earlier runs of the runbook are searched for one with the same values.
+_MAX_EARLIER_RUNS = 500
 
 
 @dataclass(frozen=True)
@@ -323,6 +326,23 @@ def _get_parent_state(tx: Transaction, run: Run) -> State | None:
         return runs.get_run(tx, run.parent).state
     except NoSuchRun:
         return None
+
+
+def find_previous_run(tx: Transaction, run: Run) -> Run | None:
+    """Return the newest earlier run of the same runbook, hosts and values.
+
+    A parent run is compared with a parent run, and a child run with a child run.
+    """
+    wanted = RunFilter(host=None if run.hosts else run.host, runbook=run.runbook, before=run.id)
+    numbers = search.find_run_numbers(tx, wanted, most=_MAX_EARLIER_RUNS)
+    command = _get_command(run)
+    earlier = (one for one in runs.list_runs(tx, numbers) if _get_command(one) == command)
+    found = max(earlier, key=lambda one: one.id, default=None)
+    return found and runs.get_run(tx, found.id)
+
+
+def _get_command(run: Run) -> tuple[bool, frozenset[str], dict[str, str]]:
+    return run.parent is not None, frozenset(run.hosts), dict(run.values)
 
 
 def _get_previous_run(tx: Transaction, run: Run) -> int | None:

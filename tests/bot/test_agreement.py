@@ -18,12 +18,12 @@ from bot.features.mcp.results import RunResult
 from bot.features.schedules.actions import ScheduleActions
 from bot.model.run import RequestTerms, State
 from bot.model.schedule import ScheduleTiming, parse_cron
-from bot.queries import compare
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.slack.home import can_decide
 from bot.slack.replies import render_run_list
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
+from bot.web import compare
 from tests.bot.api.conftest import HERE, create_api_harness
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.model.run import RequestTerms, State, StepState
-from bot.queries.compare import ComparedLine, ComparedRun, compare_runs
+from bot.web.compare import ComparedLine, ComparedRun, compare_runs
 from runbooks import Report
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
@@ -130,7 +130,7 @@ def a_side(site: Site, number: int, summary: str = "") -> ComparedRun:
 
 @given(st.text(max_size=60), st.text(max_size=60))
 def test_aligned_lines_keep_every_line_of_both_outputs(one: str, other: str) -> None:
-    from bot.queries.compare import (
+    from bot.web.compare import (
         _align_lines,  # pyright: ignore[reportPrivateUsage] - its heart
     )
 
