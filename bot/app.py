@@ -65,8 +65,7 @@ from bot.web.connections import (
 from bot.web.deps import ComponentHealth, WebDependencies
 from bot.web.id_token import SLACK_ISSUER
 from bot.web.provider import ClientRegistration, IdentityProvider
-from bot.workflow.context import WorkflowContext
-from bot.workflow.dispatch import Dispatcher
+from bot.workflow.context import Dispatcher, WorkflowContext
 from bot.workflow.rate_limit import RateLimits
 from connectors.command import NO_HOOKS, Answer, QueryCommand, RunHooks
 from connectors.errors import UnreachableError

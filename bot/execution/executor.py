@@ -15,7 +15,6 @@ from bot.execution.intent import StepIntent
 from bot.execution.live_output import LiveOutputWriter
 from bot.execution.planner import RemainingWork, compute_remaining
 from bot.execution.ticket_check import add_ticket
-from bot.execution.vantage import check_vantage
 from bot.integrations.ticket_connection import TicketError
 from bot.model.run import RefusedBy, Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
@@ -24,7 +23,7 @@ from bot.workflow.finish import announce_run_change, end_run
 from bot.workflow.open_probation import find_open_probation
 from connectors.command import Command, RunHooks, Shell
 from connectors.errors import HostError, UnreachableError, prefix_host
-from connectors.probation import find_kept_change
+from connectors.probation import find_kept_change, query_host_keys
 from runbooks import Refused
 
 log = logging.getLogger(__name__)
@@ -399,3 +398,26 @@ def _add_checkpoint_note(intent: StepIntent) -> Command:
         return command
     note = f"run {intent.run.id} step {intent.step_number}: {intent.checkpoint.text}"
     return replace(command, note=note, marker=intent.marker)
+
+
+def check_vantage(context: WorkflowContext, name: str, command: Command) -> str:
+    """Return a line for the output of a step that keeps a change; "" for any other step.
+
+    Raises UnreachableError if the vantage of the host does not reach it.
+    """
+    inventory = context.policies.get_policy().inventory
+    host = inventory[name]
+    if host.vantage is None or find_kept_change(command) is None:
+        return ""
+    try:
+        keys = context.fleet.run_query(host.vantage, query_host_keys(host.address, host.port))
+    except HostError as error:
+        raise UnreachableError(f"the vantage {host.vantage} cannot be used: {error}") from error
+    # The fingerprint of a CA is not that of the key which it has signed.
+    if not keys or (host.host_ca is None and host.fingerprint not in keys):
+        found = "with another key" if keys else "not"
+        raise UnreachableError(
+            f"{host.vantage} reaches {name} {found} at {host.address} port {host.port}: the "
+            "change was not kept"
+        )
+    return f"{host.vantage} reaches {name}, which shows its key there\n"

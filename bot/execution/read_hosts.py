@@ -10,11 +10,11 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import Generic, TypeVar
 
 from bot.db import runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
 from bot.execution import leg_readings
-from bot.execution.batches import BatchQueue
 from bot.execution.planner import (
     RemainingWork,
     compute_remaining,
@@ -34,6 +34,8 @@ from bot.workflow.submit_plan import submit_plan
 from connectors.errors import HostError, prefix_host
 from runbooks import Refused, Report
 
+T = TypeVar("T")
+
 log = logging.getLogger(__name__)
 
 # Results that arrive within so short a time are recorded together.
@@ -42,6 +44,39 @@ _BATCH_SECONDS = 0.1
 # Records the result of a run that is still planning, in the transaction that has locked it.
 _RecordResult = Callable[[Transaction, Run], None]
 _ReadResult = tuple[Run, Report | _RecordResult | BaseException | None]
+
+
+class BatchQueue(Generic[T]):
+    """Collects a known number of items. Any thread may put; *remaining* are still to be taken.
+
+    The taker is woken for the first and for the last item of a batch, and not for each item.
+    """
+
+    def __init__(self, remaining: int) -> None:
+        self.remaining = remaining
+        self._items: list[T] = []
+        self._lock = threading.Lock()
+        self._has_items, self._is_complete = threading.Event(), threading.Event()
+
+    def put_item(self, item: T) -> None:
+        """Add one item."""
+        with self._lock:
+            self._items.append(item)
+            if len(self._items) == 1:
+                self._has_items.set()
+            if len(self._items) == self.remaining:
+                self._is_complete.set()
+
+    def take_batch(self, *, seconds: float) -> Sequence[T]:
+        """Wait for an item; return it and those that follow within *seconds*."""
+        self._has_items.wait()
+        self._is_complete.wait(seconds)
+        with self._lock:
+            taken, self._items = self._items, []
+            self.remaining -= len(taken)
+            self._has_items.clear()
+            self._is_complete.clear()
+        return taken
 
 
 class HostReader:

@@ -12,8 +12,12 @@ from bot.hosts.sudo_rules import (
     list_host_sudo_grants,
     select_host_runbooks,
 )
-from bot.hosts.tag_check import list_tag_problems, list_verifying_checks
-from bot.model.request_form import get_required_tag
+from bot.model.request_form import (
+    get_field_texts,
+    get_required_tag,
+    parse_request,
+    split_words,
+)
 from connectors import msa
 from connectors.command import DeviceCommand, Query, Shell, SnmpWalk
 from connectors.errors import (
@@ -29,7 +33,7 @@ from connectors.errors import (
 )
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory, Platform
-from runbooks import AnyRunbook, Refused, load_usable_catalogue
+from runbooks import AnyRunbook, Check, Refused, load_usable_catalogue, read_report
 from runbooks._bmc import read_machine
 from runbooks.bmc_show import ShowBmc
 
@@ -287,3 +291,41 @@ def _parse_user_id(answer: str) -> int:
             f"`id -u` returned {answer[:80]!r}: check whether the login shell prints extra text"
         )
     return int(answer)
+
+
+def list_verifying_checks(
+    runbooks: Mapping[str, type[AnyRunbook]],
+) -> Mapping[str, type[Check[Any]]]:
+    """Return those of the runbooks of a host that verify its tags, by their words."""
+    return {
+        words: runbook
+        for words, runbook in runbooks.items()
+        if issubclass(runbook, Check) and runbook.verifies_tag
+    }
+
+
+def list_tag_problems(
+    fleet: Fleet, host: Host, runbooks: Mapping[str, type[AnyRunbook]]
+) -> Iterator[str]:
+    """Yield what the tags of a host promise and the host lacks, with what to do."""
+    for words, runbook in list_verifying_checks(runbooks).items():
+        if missing := _find_missing(fleet, _build_request(runbook, host.name)):
+            yield f"it is tagged {get_required_tag(runbook)}, but `{words}` {missing}"
+
+
+def _build_request(runbook: type[Check[Any]], host: str) -> Check[Any]:
+    """Return a request for a host, with the values of the example in other required fields."""
+    example = get_field_texts(parse_request(runbook, split_words(runbook.example)))
+    required = [name for name, field in runbook.model_fields.items() if field.is_required()]
+    return runbook.model_validate({**{name: example[name] for name in required}, "host": host})
+
+
+def _find_missing(fleet: Fleet, check: Check[Any]) -> str:
+    """Return why a check cannot be read or finds nothing; "" for what it finds, also problems."""
+    try:
+        report = read_report(check, fleet.run_query, check.report)
+    except (HostError, Refused) as error:
+        return f"fails: {error}"
+    if report.healthy or report.table is not None:
+        return ""
+    return f"finds nothing: {report.findings[0]}"

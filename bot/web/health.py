@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 
-from fastapi import APIRouter
+from fastapi import APIRouter, HTTPException, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from bot import health
@@ -16,10 +16,12 @@ from bot.model.check_result import (
     create_error_result,
     create_ok_result,
     create_warning_result,
+    describe_total,
 )
 from bot.policy import NoPolicyError, Policy
 from bot.web.assets import describe_missing_assets
 from bot.web.deps import WebDependencies, WebDeps
+from bot.web.visit import Visit, VisitOfPage
 
 log = logging.getLogger(__name__)
 router = APIRouter()
@@ -132,3 +134,32 @@ def _describe_policy_problem(deps: WebDependencies) -> str:
         log.critical("not ready: %s", error)
         return "is not valid, so all requests are refused: run keyturn policy check"
     return ""
+
+
+_SUBJECTS = {"ssh": "SSH"}
+
+
+@router.get("/health")
+def show_health(visit: Visit) -> Response:
+    """Show the result of every check, errors first."""
+    if not can_view_health(visit):
+        raise HTTPException(
+            403, "The health page is for people who are allowed to stop everything."
+        )
+    order = ("error", "warning", "ok")
+    results = sorted(_list_check_results(visit), key=lambda one: order.index(one.level))
+    return visit.render("health.html", results=results, total=describe_total(results))
+
+
+def can_view_health(visit: VisitOfPage) -> bool:
+    """Return whether the user may see the health page."""
+    return visit.policy.get_order_ruling(visit.person, "stop").allowed
+
+
+def _list_check_results(visit: VisitOfPage) -> list[CheckResult]:
+    results = [*visit.deps.list_check_results()]
+    for name, check in visit.deps.health_checks.items():
+        health = check()
+        create = create_error_result if health.is_broken else create_ok_result
+        results.append(create(_SUBJECTS.get(name, name.capitalize()), health.message))
+    return results

@@ -17,7 +17,7 @@ from bot.model.request_form import RequestSyntaxError
 from bot.policy.explain import parse_preview_question
 from bot.policy.matrix import build_current_matrix
 from bot.queries.preview import preview_request
-from bot.web.health_page import can_view_health
+from bot.web.health import can_view_health
 from bot.web.pages import read_sections
 from bot.web.visit import Visit, VisitOfPage
 

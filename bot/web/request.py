@@ -17,8 +17,7 @@ from bot.policy.explain import PreviewQuestion, parse_preview_question
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
 from bot.web.auth import User
-from bot.web.form_values import MAX_HOSTS_LENGTH
-from bot.web.visit import Visit, VisitOfPage
+from bot.web.visit import MAX_HOSTS_LENGTH, Visit, VisitOfPage
 from connectors.errors import DomainError
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind

@@ -4,10 +4,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from bot.audit import run_proof
 from bot.audit.run_proof import RunVerification
@@ -19,14 +19,14 @@ from bot.model.host_patterns import join_host_parts
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, describe_proposals
 from bot.model.run_states import STATUSES_BY_OUTCOME, Outcome
+from bot.model.text import escape_control
 from bot.queries.run_timeline import build_run_events
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.web.auth import PassiveUser, User
 from bot.web.deps import WebDeps
 from bot.web.fanout_chart import build_fanout_chart
-from bot.web.form_values import MAX_HOSTS_LENGTH
 from bot.web.templating import render_page
-from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
+from bot.web.visit import MAX_HOSTS_LENGTH, IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError
 from runbooks import load_catalogue
 
@@ -396,3 +396,30 @@ def _build_resubmit_url(run: Run, *, hosts: str = "") -> str:
     values = {**resubmit.get_resubmit_values(run), **({"host": hosts} if hosts else {})}
     query = urlencode({"runbook": run.runbook, **values})
     return f"/runbooks/form?{query}"
+
+
+@router.get("/output/{step}.txt")
+def show_output(
+    visit: Visit,
+    number: IdPath,
+    step: IdPath,
+    filter_text: Annotated[str, Query(alias="filter", max_length=200)] = "",
+) -> Response:
+    """Return the whole output as a file, or the lines that contain *filter_text*, with numbers."""
+    with visit.read_viewable() as tx:
+        record = build_run_view(tx, number, None, with_log=False).step_records.get(step)
+    if record is None or not record.output.strip():
+        raise HTTPException(404, f"No output of step {step} of run {number} is stored.")
+    text = escape_control(record.output)
+    search_text = filter_text.strip().casefold()
+    if search_text:
+        return Response(_filter_lines(text, search_text), media_type="text/plain; charset=utf-8")
+    disposition = f'attachment; filename="run-{number}-step-{step}.txt"'
+    headers = {"Content-Disposition": disposition}
+    return Response(text, headers=headers, media_type="text/plain; charset=utf-8")
+
+
+def _filter_lines(text: str, search_text: str) -> str:
+    lines = text.splitlines()
+    matches = [f"{n}: {line}" for n, line in enumerate(lines, 1) if search_text in line.casefold()]
+    return "\n".join([f"{len(matches)} of {len(lines)} lines", "", *matches, ""])

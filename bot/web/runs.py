@@ -3,8 +3,10 @@
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import parse_qsl
 
 from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
 
 from bot.audit import formats
 from bot.db import saved_views, search
@@ -12,10 +14,14 @@ from bot.db.database import Transaction
 from bot.db.saved_views import NoSuchView, SavedView
 from bot.db.search import ListedRun, RunListing
 from bot.model import times as model_times
+from bot.model.errors import InvalidRequestError
+from bot.model.plain_text import join_to_one_line
 from bot.model.run import Decision
 from bot.model.run_states import describe_outcome
+from bot.model.text import format_sentence
 from bot.queries.unknown_filters import describe_unknown_names
 from bot.web.auth import User, open_visit
+from bot.web.errors import render_refusal
 from bot.web.histogram import Histogram, build_histogram, is_histogram_wanted
 from bot.web.run_filter import (
     FILTER_NAMES,
@@ -25,6 +31,8 @@ from bot.web.run_filter import (
     parse_filters,
 )
 from bot.web.templating import render_page
+from bot.web.visit import IdPath, Visit
+from connectors.command import InvisibleCharacterError
 
 router = APIRouter()
 
@@ -201,3 +209,43 @@ def _build_cells(run: ListedRun, decisions: Sequence[Decision]) -> list[object]:
     hosts = " ".join(run.hosts or (run.host,))
     columns = [run.id, run.state.value, run.title, hosts, run.area, run.requested_by, approvers]
     return [*columns, *times, run.reason, describe_outcome(run), run.needs_attention]
+
+
+@router.get("/views/{number}")
+def open_view(visit: Visit, number: IdPath) -> Response:
+    """Redirect to the runs page with the filters of a view."""
+    with visit.read_viewable() as tx:
+        return RedirectResponse(_build_url(saved_views.get_view(tx, number)), 303)
+
+
+@router.post("/views")
+def store_view(visit: Visit) -> Response:
+    """Save the filters of the page under a name."""
+    query = format_filters(dict(parse_qsl(visit.form.get("query", ""), max_num_fields=20)))
+    try:
+        name = join_to_one_line(visit.form.get("name", ""))
+    except InvisibleCharacterError as error:
+        return render_refusal(visit.request, 422, f"The name {error}.")
+    if not name or len(name) > saved_views.LONGEST_NAME:
+        return render_refusal(
+            visit.request, 422, f"Enter a name of at most {saved_views.LONGEST_NAME} characters."
+        )
+    try:
+        with visit.deps.database.transaction() as tx:
+            view = saved_views.store_view(tx, person=visit.person, name=name, query=query)
+    except InvalidRequestError as error:
+        return render_refusal(visit.request, 422, format_sentence(str(error)))
+    return RedirectResponse(_build_url(view), 303)
+
+
+@router.post("/views/{number}/delete")
+def delete_view(visit: Visit, number: IdPath) -> Response:
+    with visit.deps.database.transaction() as tx:
+        is_deleted = saved_views.delete_view(tx, number, person=visit.person)
+    if not is_deleted:
+        return render_refusal(visit.request, 404, "You have no such view.")
+    return RedirectResponse("/runs", 303)
+
+
+def _build_url(view: SavedView) -> str:
+    return f"/runs?{view.query}&view={view.id}" if view.query else f"/runs?view={view.id}"

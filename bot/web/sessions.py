@@ -1,5 +1,6 @@
 """Sessions page: list and end the sessions of the user."""
 
+import re
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
@@ -8,7 +9,6 @@ from fastapi.responses import RedirectResponse
 from bot.audit import change_log, events
 from bot.auth import sessions
 from bot.web import errors
-from bot.web.user_agent import describe_user_agent
 from bot.web.visit import Visit
 
 router = APIRouter(prefix="/sessions")
@@ -58,3 +58,37 @@ def end_all_sessions(visit: Visit) -> Response:
     )
     errors.delete_session_cookie(response, visit.deps)
     return response
+
+
+# The first match counts, because most browsers also name the browsers they imitate.
+_BROWSER_PATTERNS = (
+    (r"Edg(e|A|iOS)?/", "Edge"),
+    (r"(OPR|Opera)/", "Opera"),
+    (r"SamsungBrowser/", "Samsung Internet"),
+    (r"(Firefox|FxiOS)/", "Firefox"),
+    (r"(Headless)?(Chrome|Chromium|CriOS)/", "Chrome"),
+    (r"Version/\S+.* Safari/", "Safari"),
+)
+_SYSTEM_PATTERNS = (
+    (r"iPhone", "iPhone"),
+    (r"iPad", "iPad"),
+    (r"Android", "Android"),
+    (r"CrOS", "ChromeOS"),
+    (r"Windows", "Windows"),
+    (r"Mac OS X|Macintosh", "macOS"),
+    (r"Linux|X11", "Linux"),
+)
+
+
+def describe_user_agent(user_agent: str) -> str:
+    """Return for example `Firefox on Linux`, or the header itself for an unknown client.
+
+    The header is sent by the client, so it proves nothing.
+    """
+    found = [
+        next((name for pattern, name in known if re.search(pattern, user_agent)), "")
+        for known in (_BROWSER_PATTERNS, _SYSTEM_PATTERNS)
+    ]
+    if not found[0]:
+        return user_agent or "Unknown browser"
+    return " on ".join(filter(None, found))

@@ -1,12 +1,12 @@
 """A request of a signed-in person: what every page and form works with, and how it is answered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot import observability
@@ -19,9 +19,25 @@ from bot.queries.second_factor import get_shown_factor
 from bot.service import KeyturnService
 from bot.web.auth import CurrentUser
 from bot.web.deps import WebDeps
-from bot.web.form_values import FormValues
 from bot.web.templating import render_page
 from connectors.errors import DomainError
+
+_MAX_FIELDS = 20
+# Of a field for hosts.
+MAX_HOSTS_LENGTH = 300
+
+
+async def _read_form(request: Request) -> Mapping[str, str]:
+    """Return the values of the form. Requests with files or too many fields are refused."""
+    async with request.form(max_files=0, max_fields=_MAX_FIELDS) as form:
+        values = {name: value for name, value in form.items() if isinstance(value, str)}
+    if len(values) > _MAX_FIELDS:
+        raise HTTPException(400)
+    return values
+
+
+FormValues = Annotated[Mapping[str, str], Depends(_read_form)]
+
 
 # The number of a record; PostgreSQL stores no larger one.
 IdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]

@@ -1,17 +1,16 @@
 """What the workflow works with: database, policy, hosts, dispatcher and limits."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from bot.audit.spool import Spool
 from bot.auth.secret_box import SecretBox
-from bot.db.database import Database
+from bot.db.database import Database, Transaction
 from bot.db.lease_keeper import LeaseKeeper
 from bot.model.run import Run
 from bot.model.times import DAY, HOUR, MINUTE, SECOND
 from bot.policy import NoPolicyError, Policy, PolicySource
-from bot.workflow.dispatch import Dispatcher
 from bot.workflow.hooks import NO_WORKFLOW_HOOKS, WorkflowHooks
 from bot.workflow.rate_limit import RateLimits
 from connectors.command import NO_HOOKS, Answer, Command, Query, RunHooks
@@ -42,6 +41,26 @@ class HostFleet(Protocol):
     ) -> StepStatus: ...
 
     def resolve_command(self, host: str, command: Command, /) -> Command: ...
+
+
+class Dispatcher(Protocol):
+    """Has a thread or a worker advance a run soon after the caller's transaction commits.
+
+    Jobs are hints: the state of runs is in the database, and a job for a run that has moved on
+    does nothing.
+    """
+
+    def enqueue_run(self, tx: Transaction, run_id: int, site: str) -> None:
+        """Enqueue a run for the workers of a site."""
+        ...
+
+    def enqueue_check(self, tx: Transaction, run_id: int, site: str) -> None:
+        """Enqueue a run that only reads; slow checks do not delay changes."""
+        ...
+
+    def list_dispatched_runs(self, tx: Transaction) -> Collection[int]:
+        """Return the runs that have a job waiting or in progress, and need no other."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from bot.features.schedules import rows as schedules
 from bot.model.run import RequestOrigin
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
-from bot.workflow.dispatch import Dispatcher
+from bot.workflow.context import Dispatcher
 from tests.bot.databases import create_postgresql_database, create_sqlite_database
 
 

@@ -1,7 +1,7 @@
 """Webhooks: events of other systems in, and events of runs out.
 
 `config.py` reads the file that KEYTURN_HOOKS names, `receiver.py` records what comes in, in the
-formats of `formats.py`, and `sender.py` sends what subscriptions want.
+formats of `formats.py`, and `server.py` sends what subscriptions want.
 """
 
 from collections.abc import Sequence

@@ -1,19 +1,28 @@
 """What a server runs for webhooks: the address of each source, and a sender for each target."""
 
+import time
+from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from starlette.routing import Mount
 
+from bot.api import schemas
+from bot.api.run_event import RunEventOut
 from bot.audit import events
+from bot.db import runs
+from bot.db.database import Database
 from bot.feature import ServerContext, ServerPart
 from bot.features.webhooks.config import (
     WebhookConfig,
+    WebhookSubscription,
     load_webhook_config,
     render_webhook_config,
 )
 from bot.features.webhooks.receiver import WebhookReceiver, build_webhook_app
-from bot.features.webhooks.sender import WebhookSender
-from bot.integrations.webhook_queue import describe_deliveries
+from bot.integrations import webhook_signature
+from bot.integrations.delivery_sender import DeliverySender
+from bot.integrations.safe_http import Resolve, request, resolve_name
+from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter, describe_deliveries
 from bot.maintenance.housekeeping import log_setting_change
 from bot.web.deps import ComponentHealth
 
@@ -45,3 +54,62 @@ def _load_webhooks(context: ServerContext) -> WebhookConfig:
             changed = events.WebhooksChanged(webhooks=render_webhook_config(config))
             log_setting_change(tx, changed)
     return config
+
+
+class WebhookSender(DeliverySender):
+    """Sends the events of one subscription until it is cancelled.
+
+    Args:
+        clock: Returns seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        subscription: WebhookSubscription,
+        database: Database,
+        base_url: str,
+        *,
+        clock: Callable[[], float] = time.time,
+        resolve: Resolve = resolve_name,
+    ) -> None:
+        super().__init__(
+            subscription.name,
+            database,
+            SubscriptionFilter(
+                subscription.kinds, frozenset(subscription.areas), subscription.events
+            ),
+        )
+        self._subscription, self._base_url = subscription, base_url
+        self._clock, self._resolve = clock, resolve
+
+    def send_delivery(self, item: PendingDelivery) -> None:
+        """Raises DeliveryError and NoSuchRun."""
+        with self._database.reading() as tx:
+            body = self._build_body(
+                item, runs.get_run(tx, item.run), runs.list_decisions(tx, item.run)
+            )
+        message_id = f"{self._subscription.name}-{item.seq}"
+        headers = webhook_signature.build_signature_headers(
+            self._subscription.secret, message_id, body, timestamp=int(self._clock())
+        )
+        request(
+            "POST",
+            self._subscription.url,
+            body,
+            headers,
+            private=self._subscription.private,
+            resolve=self._resolve,
+            max_bytes=0,
+        )
+
+    def _build_body(
+        self, item: PendingDelivery, run: runs.Run, decisions: list[runs.Decision]
+    ) -> bytes:
+        event = RunEventOut(
+            type="run",
+            event=item.kind,
+            entry=item.seq,
+            at=schemas.to_datetime(item.at),
+            run=schemas.RunOut.from_run(run, decisions, self._base_url),
+        )
+        return event.model_dump_json().encode()

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bot.execution.batches import BatchQueue
+from bot.execution.read_hosts import BatchQueue
 
 LONG = 30.0
 

@@ -4,7 +4,7 @@ import pytest
 
 from bot.audit import change_log
 from bot.auth import sessions
-from bot.web.user_agent import describe_user_agent
+from bot.web.sessions import describe_user_agent
 from tests.bot.web.conftest import Site
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Firefox/140.0"

@@ -26,7 +26,7 @@ from bot.api.schemas import RunOut
 from bot.audit import change_log
 from bot.db.tables import delivery
 from bot.features.webhooks.config import WebhookSubscription
-from bot.features.webhooks.sender import WebhookSender
+from bot.features.webhooks.server import WebhookSender
 from bot.integrations import safe_http, webhook_queue
 from bot.integrations.safe_http import DeliveryError
 from bot.integrations.webhook_queue import describe_deliveries
