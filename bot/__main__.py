@@ -31,7 +31,6 @@ from bot.cli.sections import EXIT_STATUS_HELP, CommandGroup, KeyturnCommand
 from bot.cli.setup import COMMANDS as SETUP
 from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.terminal import is_quiet
-from bot.cli.tree import tree_commands
 from bot.features import load_checks, load_commands, load_hooks
 
 # Slow modules are imported by the command that needs them, so that `keyturn --help` is fast.
@@ -143,7 +142,6 @@ for command in CHANGELOG:
 for command in (
     *DATABASE,
     policy_commands,
-    tree_commands,
     factor_commands,
     token_commands,
     agent_commands,

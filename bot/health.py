@@ -19,7 +19,6 @@ from bot.model.check_result import (
 )
 from bot.model.text import format_count
 from bot.policy import NoPolicyError, Policy, PolicySource
-from bot.queries.redundancy import check_trees
 
 _SECOND = 1_000_000
 # A larger difference between the clocks is an error of their time service.
@@ -50,7 +49,7 @@ class ServiceHealth:
     keys: Mapping[str, Path] = field(default_factory=dict[str, Path])
     """Key files by their purpose."""
     policies: PolicySource | None = None
-    """Names the fault trees."""
+    """Names what the checks of features ask for."""
     policy_checks: Sequence[CheckWithPolicy] = ()
     """Of the features."""
     clock: Callable[[], float] = time.time
@@ -103,7 +102,6 @@ class ServiceHealth:
             yield create_warning_result("Policy", f"in force, but {warning}")
         for check in self.policy_checks:
             yield from check(tx, policy)
-        yield from check_trees(tx, policy)
 
     def _check_log(self, tx: Transaction) -> Iterator[CheckResult]:
         if self.database.error:

@@ -8,15 +8,13 @@ from typing import Any, TypeVar
 
 from bot.db import runs
 from bot.db.database import Database
-from bot.execution import (
-    leg_claims,
-)
 from bot.execution.advancer import RunAdvancer
 from bot.model.run import RequestOrigin, RequestTerms, Run
 from bot.model.sequence import UndoSelection
 from bot.policy import PolicySource
 from bot.queries.banned_people import PolicyWithoutBanned
 from bot.queries.own_runbooks import OwnRunbookState
+from bot.queries.policy_facts import PolicyWithFacts
 from bot.workflow import (
     approvals,
     bans,
@@ -91,11 +89,10 @@ class KeyturnService:
 
         hooks: of the features.
         """
-        nothing = _NoExecution()
-        active = PolicyWithoutBanned(policies, database)
-        context = WorkflowContext(
-            database, active, nothing, nothing, hooks=hooks or NO_WORKFLOW_HOOKS
-        )
+        nothing, hooks = _NoExecution(), hooks or NO_WORKFLOW_HOOKS
+        known = PolicyWithFacts(policies, database, hooks.policy_facts)
+        active = PolicyWithoutBanned(known, database)
+        context = WorkflowContext(database, active, nothing, nothing, hooks=hooks)
         return cls(context)
 
     def bind(self, actions: Callable[[WorkflowContext], Actions]) -> Actions:
@@ -277,10 +274,6 @@ class KeyturnService:
         bans.unban_person(
             self._context, person, unbanned_by=unbanned_by, reason=reason, session=session
         )
-
-    def release_leg(self, tree: str, event: str, *, person: str, reason: str) -> int:
-        """Give claims on an event back by hand; return how many there were."""
-        return leg_claims.release_by_hand(self._context, tree, event, person=person, reason=reason)
 
     @property
     def is_closing(self) -> bool:

@@ -30,7 +30,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     ),
     "Runs": ("runs", "run", "changed", "views"),
     "Runbooks": ("runbooks", "runbook"),
-    "Inventory and policy": ("hosts", "locks", "policy", "tree"),
+    "Inventory and policy": ("hosts", "locks", "policy"),
     "Schedules": ("freeze",),
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
     "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token"),

@@ -11,7 +11,6 @@ from bot.execution import (
     fanout,
     follow_up,
     gate,
-    leg_claims,
     recovery,
     stalled_runs,
 )
@@ -133,7 +132,6 @@ class RunAdvancer:
     def run_due_follow_ups(self) -> None:
         """Check the long-running work that finished runs have started."""
         follow_up.run_due_follow_ups(self._context)
-        leg_claims.release_due_claims(self._context)
 
     def list_host_duties(self) -> Sequence[Callable[[], object]]:
         """Return the periodic duties that contact hosts, so they may be slow."""

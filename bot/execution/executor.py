@@ -10,16 +10,16 @@ from bot.audit import change_log, events, output
 from bot.db import live_output, runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
 from bot.db.lease_keeper import HeldLease
-from bot.execution import follow_up, gate, leg_readings, recovery
+from bot.execution import follow_up, gate, recovery
 from bot.execution.intent import StepIntent
 from bot.execution.live_output import LiveOutputWriter
-from bot.execution.planner import RemainingWork, compute_remaining
-from bot.execution.ticket_check import add_ticket
-from bot.integrations.ticket_connection import TicketError
+from bot.execution.planner import compute_remaining
+from bot.model.plan import RemainingWork
 from bot.model.run import RefusedBy, Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
+from bot.workflow.hooks import RefusedByFeature, prepare_work
 from bot.workflow.open_probation import find_open_probation
 from connectors.command import Command, RunHooks, Shell
 from connectors.errors import HostError, UnreachableError, prefix_host
@@ -75,16 +75,15 @@ class Executor:
         try:
             policy = self._context.policies.get_policy()
             left = compute_remaining(self._context, claimed_run.run, policy)
-            left = add_ticket(self._context, policy, claimed_run.run, left)
-            leg_readings.refresh_readings(self._context, policy, left.takes_down)
+            left = prepare_work(self._context, policy, claimed_run.run, left)
         except Refused as refused:
             self._end_before_first_step(
                 claimed_run, State.STALE, f"After the plan was made, {refused}"
             )
             return
-        except TicketError as error:
+        except RefusedByFeature as error:
             self._end_before_first_step(
-                claimed_run, State.REFUSED, str(error), refused_by=RefusedBy.TICKET
+                claimed_run, State.REFUSED, str(error), refused_by=error.refused_by
             )
             return
         except HostError as error:

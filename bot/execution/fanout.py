@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from bot.audit import change_log, events
 from bot.db import outbox, runs
 from bot.db.database import Transaction
-from bot.execution import gate, leg_readings
+from bot.execution import gate
 from bot.execution.planner import issue_plan
 from bot.model.canonical import hash_canonical
-from bot.model.plan import ResolvedPlan
+from bot.model.plan import RemainingWork, ResolvedPlan
 from bot.model.references import refer_to_run
 from bot.model.run import RefusedBy, Run, State
 from bot.model.run_states import get_run_display
@@ -24,9 +24,9 @@ from bot.model.sequence import LEFT_OUT, NOT_UNDONE, find_label
 from bot.model.text import format_count
 from bot.model.waiting import Waiting, WaitingFor
 from bot.policy import Policy
-from bot.queries import redundancy
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import RunEnd, end_run, end_runs
+from bot.workflow.hooks import may_start_together, prepare_work
 from bot.workflow.submit_plan import submit_plan
 from connectors.errors import prefix_host
 from runbooks import Leg, Report, Table
@@ -40,9 +40,11 @@ def advance_fanout(context: WorkflowContext, number: int) -> None:
     with context.database.reading() as tx:
         if _can_only_wait(tx, number):
             return
-        legs = [*_list_legs_to_take(tx, number)]
+        parent = runs.get_run(tx, number)
+        legs = [*_list_legs_to_take(tx, parent)]
     if legs:
-        leg_readings.refresh_readings(context, context.policies.get_policy(), legs)
+        work = RemainingWork("", (), takes_down=legs)
+        prepare_work(context, context.policies.get_policy(), parent, work)
     with context.database.transaction() as tx:
         parent = runs.lock_run(tx, number)
         if parent.state is State.PLANNING:
@@ -67,14 +69,14 @@ def _can_only_wait(tx: Transaction, number: int) -> bool:
     return state is not State.QUEUED
 
 
-def _list_legs_to_take(tx: Transaction, number: int) -> Iterator[Leg]:
+def _list_legs_to_take(tx: Transaction, parent: Run) -> Iterator[Leg]:
     """Yield the legs that the next waves of a run would take down."""
-    parent = runs.get_run(tx, number)
     if parent.state is State.PLANNING or not (parent.plan and parent.plan.takes_down):
         return
-    for child in runs.list_children_briefly(tx, number):
+    for child in runs.list_children_briefly(tx, parent.id):
         if child.state is State.PENDING:
-            yield from redundancy.list_legs(runs.get_run(tx, child.id).plan)
+            plan = runs.get_run(tx, child.id).plan
+            yield from plan.legs if plan else ()
 
 
 def _combine_plans(
@@ -224,7 +226,7 @@ def _choose_wave(
     wave: list[Run] = []
     for candidate in candidates:
         child = runs.get_run(tx, candidate.id)
-        if redundancy.can_wave_start(tx, policy, [*wave, child]):
+        if may_start_together(context, tx, policy, [*wave, child]):
             wave.append(child)
     return wave
 

@@ -12,11 +12,10 @@ from bot.audit import change_log, events, evidence
 from bot.db import break_glass, leases, locks, priority, runs, stops
 from bot.db.database import Transaction
 from bot.db.lease_keeper import HeldLease
-from bot.execution import leg_claims
 from bot.execution.intent import StepIntent, record_step_intent
-from bot.execution.planner import RemainingWork, resolve_plan
+from bot.execution.planner import resolve_plan
 from bot.execution.recovery import can_resume
-from bot.model.plan import PlannedStep, ResolvedPlan
+from bot.model.plan import PlannedStep, RemainingWork, ResolvedPlan
 from bot.model.run import RefusedBy, Run, State
 from bot.model.sequence import find_label
 from bot.model.text import format_sentence
@@ -29,6 +28,7 @@ from bot.queries.policy_result import is_plan_outdated
 from bot.workflow import grant_rules
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run, release_host_lock
+from bot.workflow.hooks import RefusedByFeature, check_work, claim_for_run
 from bot.workflow.outdated_plans import describe_stale_plan
 from runbooks._catalogue import get_kind
 
@@ -134,8 +134,11 @@ def pass_gate(
         try:
             policy = _get_policy(context)
             counted = authorise_run(context, tx, run, policy)
-            _check_ticket_permits(tx, run, policy, remaining)
+            check_work(context, tx, policy, run, remaining)
             _check_plan_unchanged(context, tx, run, policy, remaining)
+        except RefusedByFeature as refused:
+            end_refused_run(context, tx, run, _build_feature_refusal(refused))
+            return None
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
@@ -145,9 +148,10 @@ def pass_gate(
             record_waiting(tx, runs.move_run(tx, run, State.QUEUED), freeze)
             return None
         # Last, since other runs that touch the same services wait for it from here.
-        refusal = leg_claims.take_claims(tx, policy, run)
-        if refusal:
-            end_refused_run(context, tx, run, GateRefused(State.REFUSED, refusal, RefusedBy.GUARD))
+        try:
+            claim_for_run(context, tx, policy, run)
+        except RefusedByFeature as refused:
+            end_refused_run(context, tx, run, _build_feature_refusal(refused))
             return None
         if run.grant_id is not None:
             grant_rules.use_grant(tx, run)
@@ -291,6 +295,10 @@ def authorise_run(
             )
         _check_grant(tx, unbanned_policy, parent, counted)
     return counted
+
+
+def _build_feature_refusal(refused: RefusedByFeature) -> GateRefused:
+    return GateRefused(State.REFUSED, str(refused), refused.refused_by)
 
 
 def _check_runbook_is_enabled(context: WorkflowContext, tx: Transaction, run: Run) -> None:
@@ -476,15 +484,6 @@ def _list_approved_steps(run: Run, parent: Run, plan: ResolvedPlan) -> Sequence[
     label = find_label(parent.values, host=run.host, runbook=run.runbook, title=run.title)
     steps = plan.list_steps_of_part(label)
     return steps if all(step.host == run.host for step in steps) else ()
-
-
-def _check_ticket_permits(
-    tx: Transaction, run: Run, policy: Policy, remaining: RemainingWork
-) -> None:
-    """Raise GateRefused unless the ticket permits the change now."""
-    refusal = remaining.ticket.find_refusal(run.host, now=tx.now) if remaining.ticket else ""
-    if refusal and not break_glass_rules.is_break_glass_active(tx, policy, run):
-        raise GateRefused(State.REFUSED, refusal, RefusedBy.TICKET)
 
 
 def _check_plan_unchanged(

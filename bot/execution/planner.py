@@ -6,7 +6,7 @@ original run that are still in effect, in reverse order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,11 +15,10 @@ from bot.db import runs
 from bot.db.database import Transaction
 from bot.execution.questions import create_query_function
 from bot.model.lasting_values import get_key_name
-from bot.model.plan import PlannedStep, ResolvedPlan, create_nonce
+from bot.model.plan import PlannedStep, RemainingWork, ResolvedPlan, create_nonce
 from bot.model.references import refer_to_run
 from bot.model.run import Run, State, StepState
 from bot.model.sequence import UNDONE_RUNS
-from bot.model.tickets import TicketAnswer
 from bot.policy import Policy
 from bot.queries import own_runbooks
 from bot.queries.folded_runs import fold_runs
@@ -40,7 +39,6 @@ from runbooks import (
     AnyRunbook,
     Change,
     Check,
-    Leg,
     NoUndo,
     Plan,
     Refused,
@@ -51,18 +49,6 @@ from runbooks import (
     read_report,
 )
 from runbooks._catalogue import compute_version, is_own
-
-
-@dataclass(frozen=True)
-class RemainingWork:
-    """The remaining steps. Without steps, the host is as requested."""
-
-    current_state: str
-    steps: Sequence[PlannedStep]
-    notes: Sequence[str] = ()
-    takes_down: Sequence[Leg] = ()
-    ticket: TicketAnswer | None = None
-    """What the ticket system says now of the ticket that the request names."""
 
 
 def load_runbook(context: WorkflowContext, run: Run) -> AnyRunbook:

@@ -14,22 +14,14 @@ from typing import Generic, TypeVar
 
 from bot.db import runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
-from bot.execution import leg_readings
-from bot.execution.planner import (
-    RemainingWork,
-    compute_remaining,
-    issue_plan,
-    resolve_plan,
-    run_check,
-)
-from bot.execution.ticket_check import add_ticket
-from bot.integrations.ticket_connection import TicketError
+from bot.execution.planner import compute_remaining, issue_plan, resolve_plan, run_check
+from bot.model.plan import RemainingWork
 from bot.model.plan_text import PlanTextError
 from bot.model.run import RefusedBy, Run, State
 from bot.policy import NoPolicyError
-from bot.queries import redundancy
 from bot.workflow.context import WorkflowContext, compute_plan_expiry
 from bot.workflow.finish import RunEnd, end_if_stopped, end_run, end_runs
+from bot.workflow.hooks import RefusedByFeature, check_work, prepare_work
 from bot.workflow.submit_plan import submit_plan
 from connectors.errors import HostError, prefix_host
 from runbooks import Refused, Report
@@ -147,12 +139,16 @@ class HostReader:
                 return run_check(self._context, run)
             policy = self._context.policies.get_policy()
             left = compute_remaining(self._context, run, policy)
-            left = add_ticket(self._context, policy, run, left)
-            leg_readings.refresh_readings(self._context, policy, left.takes_down)
+            left = prepare_work(self._context, policy, run, left)
             return partial(self._record_plan, remaining=left)
-        except (Refused, TicketError) as refused:
-            by = RefusedBy.TICKET if isinstance(refused, TicketError) else RefusedBy.RUNBOOK
-            return partial(self._record_refusal, summary=str(refused), refused_by=by)
+        except RefusedByFeature as refused:
+            return partial(
+                self._record_refusal, summary=str(refused), refused_by=refused.refused_by
+            )
+        except Refused as refused:
+            return partial(
+                self._record_refusal, summary=str(refused), refused_by=RefusedBy.RUNBOOK
+            )
         except HostError as error:
             # A read that was interrupted by our shutdown is repeated at the next start.
             if self._closing.is_set():
@@ -207,7 +203,6 @@ class HostReader:
                 if run.state is not State.PLANNING:
                     continue
                 if isinstance(record, Report):
-                    self._record_reading(tx, run, record)
                     ends.append(RunEnd(run, State.SUCCEEDED, record.summary, report=record))
                 else:
                     record(tx, run)
@@ -219,11 +214,6 @@ class HostReader:
             updated = [runs.get_run(tx, number) for number in planned]
         return [run for run in updated if run.state is State.QUEUED]
 
-    def _record_reading(self, tx: Transaction, run: Run, report: Report) -> None:
-        """Store what the check says of events of fault trees, if any names it."""
-        policy = self._context.policies.get_policy()
-        leg_readings.record_report(tx, policy, run.request, report, run=run.id)
-
     def _record_stop(self, tx: Transaction, run: Run) -> None:
         end_if_stopped(self._context, tx, run, None)
 
@@ -232,24 +222,18 @@ class HostReader:
         if not remaining.steps and run.timing is None:
             end_run(self._context, tx, run, State.NO_CHANGES, remaining.current_state)
             return
-        refusal = remaining.ticket.find_refusal(run.host, now=tx.now) if remaining.ticket else ""
-        if refusal:
-            self._record_refusal(tx, run, summary=refusal, refused_by=RefusedBy.TICKET)
+        try:
+            check_work(self._context, tx, policy, run, remaining)
+        except RefusedByFeature as refused:
+            self._record_refusal(tx, run, summary=str(refused), refused_by=refused.refused_by)
             return
-        legs = remaining.takes_down
         if run.timing is None:
-            override = run.guard_override
-            refusal = redundancy.find_refusal(tx, policy, legs, run=run.id, override=override)
-            if refusal:
-                self._record_refusal(tx, run, summary=refusal, refused_by=RefusedBy.GUARD)
-                return
-            notes = redundancy.list_margin_notes(tx, policy, legs, run=run.id)
             added = (
                 note
                 for list_notes in self._context.hooks.list_plan_notes
-                for note in list_notes(self._context, tx, policy, run)
+                for note in list_notes(self._context, tx, policy, run, remaining)
             )
-            remaining = replace(remaining, notes=(*remaining.notes, *notes, *added))
+            remaining = replace(remaining, notes=(*remaining.notes, *added))
         expires = compute_plan_expiry(self._context, policy, run, now=tx.now)
         plan = resolve_plan(self._context, run, policy, remaining, expires_at=expires)
         try:
@@ -271,9 +255,6 @@ class HostReader:
         end_run(self._context, tx, run, State.REFUSED, summary, refused_by=refused_by)
 
     def _record_end(self, tx: Transaction, run: Run, *, state: State, summary: str) -> None:
-        if run.kind == "check" and state is State.FAILED:
-            policy = self._context.policies.get_policy()
-            leg_readings.record_failed_check(tx, policy, run.request, summary, run=run.id)
         end_run(self._context, tx, run, state, summary)
 
 

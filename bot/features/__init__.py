@@ -11,8 +11,9 @@ from bot.features import (
     notices,
     oncall,
     rebuild,
+    redundancy,
     schedules,
-    ticket_notes,
+    tickets,
     wait_report,
     webhooks,
 )
@@ -35,8 +36,9 @@ FEATURES: Sequence[Feature] = (
     notices.FEATURE,
     oncall.FEATURE,
     rebuild.FEATURE,
+    redundancy.FEATURE,
     schedules.FEATURE,
-    ticket_notes.FEATURE,
+    tickets.FEATURE,
     wait_report.FEATURE,
     webhooks.FEATURE,
 )
@@ -72,6 +74,7 @@ def load_hooks() -> "WorkflowHooks":
     found = [one.load_hooks() for one in FEATURES if one.load_hooks]
     return WorkflowHooks(
         policy_facts=[facts for one in found for facts in one.policy_facts],
+        guards=[guard for one in found for guard in one.guards],
         on_run_end=[hook for one in found for hook in one.on_run_end],
         list_plan_notes=[hook for one in found for hook in one.list_plan_notes],
         read_value_facts=[hook for one in found for hook in one.read_value_facts],

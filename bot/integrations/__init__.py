@@ -1,1 +1,1 @@
-"""Other systems: webhooks in and out, ticket systems, e-mail."""
+"""Other systems: signed deliveries, and HTTP that reaches no private address."""

@@ -28,7 +28,6 @@ from bot.model.text import format_count
 from bot.policy import NoPolicyError, Policy
 from bot.policy.loader import check_access, load_policy
 from bot.queries import own_runbooks
-from bot.queries.redundancy import check_trees
 from connectors.fleet import Fleet
 from connectors.permissions import (
     find_other_owner,
@@ -113,7 +112,6 @@ def _check_database(
                     for check in policy_checks:
                         for one in check(tx, policy):
                             yield replace(one, subject=one.subject.lower())
-                    yield from check_trees(tx, policy, subject="fault trees")
         except StoreUnavailable as error:
             yield (
                 create_error_result("change log", error.public_message)

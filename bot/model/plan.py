@@ -31,6 +31,7 @@ from bot.model.tickets import TicketAnswer
 from bot.model.times import SECOND
 from connectors.command import Command
 from connectors.probation import get_armed_seconds
+from runbooks import Leg
 
 _DOCUMENT, _SECTION = "keyturn-plan", "keyturn-section"
 _VERSION = "1"
@@ -81,6 +82,18 @@ class PlanSection:
 
 
 @dataclass(frozen=True)
+class RemainingWork:
+    """The remaining steps. Without steps, the host is as requested."""
+
+    current_state: str
+    steps: Sequence[PlannedStep]
+    notes: Sequence[str] = ()
+    takes_down: Sequence[Leg] = ()
+    ticket: TicketAnswer | None = None
+    """What the ticket system says now of the ticket that the request names."""
+
+
+@dataclass(frozen=True)
 class ResolvedPlan:
     """Everything that an approval covers."""
 
@@ -124,6 +137,11 @@ class ResolvedPlan:
     """When it was planned, in microseconds since 1970."""
     nonce: str = ""
     """Random: no two plans have the same."""
+
+    @property
+    def legs(self) -> Sequence[Leg]:
+        """What may be down while it runs."""
+        return [Leg.parse(text) for text in self.takes_down]
 
     @cached_property
     def sections(self) -> Sequence[PlanSection]:

@@ -1,7 +1,7 @@
 """The policy: people, areas, hosts, rules and freezes, and its rulings on requests. Pure."""
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -12,24 +12,28 @@ import cedarpy
 
 from bot.model.agents import AgentOrigin, format_requester, get_agent_name, is_agent
 from bot.model.approvals import ApprovalDemand, ApprovalRequirements
+from bot.model.run import Run
 from bot.model.times import SECOND, to_datetime
 from bot.model.view_rights import ViewRights, name_former_host
 from bot.model.waiting import Waiting, WaitingFor, describe_freeze
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, Ruling, combine_rulings
+from bot.policy.fault_tree import Event
 from bot.policy.freezes import WEEKDAYS, FreezeList, FreezePeriod
 from bot.policy.oncall import NO_DUTIES, ROLE_PREFIX, Duty, DutyCalendar
 from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import PolicyProblem
 from bot.policy.tickets import TicketSystem
-from bot.redundancy.analysis import TreeAnalysis
-from bot.redundancy.fault_tree import Event
+from bot.policy.tree_analysis import TreeAnalysis
 from connectors.inventory import Host, Inventory
+from runbooks import Leg
 
 # How many rulings are cached.
 _MAX_CACHED_RULINGS = 4096
 # The margin of a change that takes no leg of a service down.
 NO_LIMIT = 99
 
+ReadMargin = Callable[[Any, "Policy", Run], int]
+"""Reads in a transaction how many legs of a service a run leaves; NO_LIMIT where it takes none."""
 
 Order = Literal["stop", "resume", "ban"]
 
@@ -119,6 +123,7 @@ class Policy:
         person_names: Mapping[str, str] | None = None,
         trees: Mapping[str, TreeAnalysis] | None = None,
         tree_problems: Sequence[PolicyProblem] = (),
+        read_margin: ReadMargin | None = None,
         tickets: TicketSystem | None = None,
         calendars: Mapping[str, DutyCalendar] | None = None,
         duties: Mapping[str, Duty] | None = None,
@@ -141,6 +146,8 @@ class Policy:
         self.tree_problems = tree_problems
         """Why files of fault trees are not valid. No change that takes something down starts then:
         what they protect is not known."""
+        self.read_margin = read_margin or _assume_least_margin
+        """Reads the margin that a run leaves; without a reader, no leg is known to be left."""
         self.tickets = tickets
         """The system that is asked about change tickets; None without tickets.yaml."""
         self._rules = rules
@@ -219,6 +226,13 @@ class Policy:
                 keys[name] = json.dumps([attributes, entity["parents"], own_name])
         return keys
 
+    def has_protected(self, legs: Collection[Leg]) -> bool:
+        """Return whether a fault tree may protect one of these legs."""
+        trees = self.trees.values()
+        return bool(legs) and (
+            bool(self.tree_problems) or any(one.list_events_of(legs) for one in trees)
+        )
+
     @cached_property
     def events_by_check(self) -> Mapping[str, Sequence[tuple[str, Event]]]:
         """The events of fault trees, each with its tree's name, by the check that reads them."""
@@ -267,6 +281,10 @@ class Policy:
         }
         remaining = organisation.model_copy(update={"people": people, "areas": areas})
         return self._copy(organisation=remaining)
+
+    def with_margins(self, read_margin: ReadMargin) -> "Policy":
+        """Return this policy with what reads the margin that a run leaves."""
+        return self._copy(read_margin=read_margin)
 
     def with_duties(self, duties: Mapping[str, Duty]) -> "Policy":
         """Return this policy with the roles of the people who are on duty, by calendar."""
@@ -364,6 +382,7 @@ class Policy:
             "person_names": self.person_names,
             "trees": self.trees,
             "tree_problems": self.tree_problems,
+            "read_margin": self.read_margin,
             "tickets": self.tickets,
             "calendars": self.calendars,
             "duties": self.duties,
@@ -754,6 +773,10 @@ class Policy:
             "attrs": {"name": person.name},
             "parents": roles + owned,
         }
+
+
+def _assume_least_margin(_tx: Any, policy: Policy, run: Run) -> int:
+    return 0 if run.plan and policy.has_protected(run.plan.legs) else NO_LIMIT
 
 
 def _build_host_entity(*, name: str, area: str, tags: Collection[str]) -> dict[str, object]:

@@ -1,6 +1,6 @@
 """The fault trees of a policy: the files trees/NAME.yaml, and `redundant:` of the inventory."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -13,12 +13,11 @@ from bot.model.request_form import (
     parse_request,
     split_words,
 )
+from bot.policy.fault_tree import Event, FaultTree, TreeError, TreeModel, build_pair, link_tree
 from bot.policy.problem import NoPolicyError, PolicyProblem
+from bot.policy.tree_analysis import TreeAnalysis
+from bot.policy.tree_condition import find_problem, parse_condition
 from bot.policy.yaml_file import YamlFile
-from bot.redundancy.analysis import TreeAnalysis
-from bot.redundancy.condition import find_problem, parse_condition
-from bot.redundancy.fault_tree import Event, FaultTree, TreeError, build_pair
-from bot.redundancy.tree_file import TreeModel, link_tree
 from connectors.inventory import Inventory
 from runbooks import Check, Leg
 from runbooks._catalogue import is_own
@@ -198,3 +197,23 @@ def _parse_model(file: YamlFile) -> TreeModel:
             text = f"{label}: {message}" if label else message
             problems[file.build_problem(text, where)] = None
         raise NoPolicyError(*[*problems][:_MAX_PROBLEMS]) from None
+
+
+def parse_cut_set(trees: Mapping[str, TreeAnalysis], text: str) -> str:
+    """Return a cut set as `format_cut_set` writes it. Raises ValueError in words for people."""
+    name, colon, listed = text.partition(":")
+    analysis = trees.get(name.strip())
+    events = {event.strip() for event in listed.split(",") if event.strip()}
+    if not colon or analysis is None or not events:
+        known = ", ".join(trees) or "none"
+        raise ValueError(
+            f"write the cut set as the refusal does, such as `shop: lb1, lb2`; trees: {known}"
+        )
+    if analysis.find_cut_set(events, one_of=events) is None:
+        raise ValueError(f"{', '.join(sorted(events))} is not a cut set of {analysis.tree.name}")
+    return format_cut_set(analysis.tree.name, events)
+
+
+def format_cut_set(tree: str, events: Iterable[str]) -> str:
+    """Return a cut set as people type it: `shop: lb1, lb2`."""
+    return f"{tree}: {', '.join(sorted(events))}"

@@ -17,7 +17,7 @@ from bot.model.run import Decision, Run, State
 from bot.model.sequence import group_hosts_by_runbook
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.policy import NO_LIMIT
-from bot.queries import delegation_rules, redundancy
+from bot.queries import delegation_rules
 from bot.queries.second_factor import has_valid_factor
 
 
@@ -86,7 +86,7 @@ def get_policy_request(tx: Transaction, policy: Policy, run: Run) -> PolicyReque
         request,
         is_first_success=first,
         is_review_overdue=is_review_overdue(tx, policy, run.requested_by),
-        margin=redundancy.get_margin(tx, policy, run) if "margin" in policy.mentions else NO_LIMIT,
+        margin=policy.read_margin(tx, policy, run) if "margin" in policy.mentions else NO_LIMIT,
     )
 
 

@@ -21,7 +21,7 @@ from bot.model.sequence import UndoSelection
 from bot.model.text import capitalise_sentence, format_count, format_sentence
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
-from bot.queries import redundancy, stop_reasons
+from bot.queries import stop_reasons
 from bot.queries.break_glass_rules import check_break_glass_reason
 from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
@@ -110,7 +110,6 @@ class SlackCommands:
             "freeze": self._list_freezes,
             "freezes": self._list_freezes,
             "who": self._show_owners,
-            "tree": self._show_tree,
             replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
         for words in features.words:
@@ -529,22 +528,6 @@ class SlackCommands:
                 f"no host, area or person is called {quote_text(command.rest)}"
             )
         return found
-
-    def _show_tree(self, command: TypedCommand) -> Message:
-        name, trees = command.rest.strip(), command.policy.trees
-        if name and name not in trees:
-            known = ", ".join(trees) or "none"
-            raise InvalidRequestError(
-                f"the policy has no tree {quote_text(name)}; it has: {known}"
-            )
-        wanted = [trees[name]] if name else [*trees.values()]
-        with self._database.reading(command.view_rights) as tx:
-            overviews = [redundancy.read_overview(tx, command.policy, one) for one in wanted]
-        return (
-            policy_commands.render_tree(overviews[0])
-            if name
-            else policy_commands.render_trees(overviews, command.policy.tree_problems)
-        )
 
     def _create_sign_in_reply(self, command: TypedCommand) -> Message:
         if not self._view_builder.base_url:

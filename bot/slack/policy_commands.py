@@ -1,15 +1,13 @@
-"""`/keyturn freeze`, `who` and `tree`: freezes, owners, roles and fault trees. Pure."""
+"""`/keyturn freeze` and `who`: freezes, owners and roles. Pure."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from bot.model.text import format_count
 from bot.model.times import to_datetime
-from bot.policy import Person, Policy, PolicyProblem
+from bot.policy import Person, Policy
 from bot.policy.freezes import Freeze
 from bot.policy.oncall import Duty
-from bot.queries.redundancy import TreeOverview
-from bot.redundancy.outline import outline_tree
 from bot.slack.blocks import (
     Inline,
     Message,
@@ -19,7 +17,6 @@ from bot.slack.blocks import (
     date_element,
     format_notification,
     paragraph,
-    preformatted,
     rich_text,
     rich_text_section,
     user_mention,
@@ -28,8 +25,6 @@ from bot.slack.replies import COMMAND
 
 _UPCOMING_PERIOD = timedelta(days=30)
 _MAX_LISTED = 20
-# Slack shows a block of so many characters at most.
-_MAX_OUTLINE = 2800
 
 
 def render_freezes(policy: Policy, *, now: int) -> Message:
@@ -174,29 +169,3 @@ def _render_freeze(
     parts += ["until ", date_element(ends_at)]
     parts += [f", {freeze.recurrence}"] if freeze.recurrence else []
     return parts + ([f"; except {', '.join(freeze.but)}"] if freeze.but else [])
-
-
-def render_trees(overviews: Sequence[TreeOverview], problems: Sequence[PolicyProblem]) -> Message:
-    """List the services with their margins, and the files that are not valid."""
-    if not overviews and not problems:
-        text = "The policy has no fault trees yet."
-        return Message(text, [paragraph(text)])
-    items = [[bold(one.analysis.tree.name), f" – {one.margin_sentence}"] for one in overviews]
-    items += [[bold("Not valid"), f" – {problem}"] for problem in problems]
-    return Message(format_count(len(overviews), "service"), [rich_text(bullet_list(*items))])
-
-
-def render_tree(overview: TreeOverview) -> Message:
-    """Show one tree: its margin, its outline with states, and its single points of failure."""
-    tree = overview.analysis.tree
-    lines = [str(line) for line in outline_tree(tree, overview.status.words)]
-    outline = "\n".join(lines)
-    if len(outline) > _MAX_OUTLINE:
-        outline = outline[:_MAX_OUTLINE].rpartition("\n")[0] + "\n…"
-    singles = ", ".join(overview.analysis.single_points) or "none"
-    head = rich_text_section(bold(tree.title or tree.name), f": {overview.margin_sentence}")
-    foot = rich_text_section(f"Single points of failure: {singles}")
-    return Message(
-        format_notification(f"{tree.name}: {overview.margin_sentence}"),
-        [rich_text(head, preformatted(outline), foot)],
-    )

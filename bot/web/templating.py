@@ -31,7 +31,6 @@ _QUOTED_PATTERN = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
 # Pages that belong to another page of the menu.
 _SECTIONS = {
     "/changes": "/runs",
-    "/redundancy": "/hosts",
     "/health": "/policy",
 }
 # A time in UTC within a sentence, as times.py formats it.

@@ -37,7 +37,7 @@ from bot.model.run import (
 from bot.model.schedule import ScheduleTiming
 from bot.model.tickets import parse_ticket_key
 from bot.policy import Policy, PolicyRequest, Ruling
-from bot.queries import redundancy
+from bot.policy.trees import parse_cut_set
 from bot.queries.approval_count import get_ruling
 from bot.workflow import agent_limits, rate_limit
 from bot.workflow.context import WorkflowContext
@@ -111,7 +111,7 @@ def _check_override(policy: Policy, text: str, reason: str) -> str:
     if not reason:
         raise InvalidRequestError("an override of the redundancy guard needs a reason")
     try:
-        return redundancy.parse_cut_set(policy, text)
+        return parse_cut_set(policy.trees, text)
     except ValueError as error:
         raise InvalidRequestError(str(error)) from None
 

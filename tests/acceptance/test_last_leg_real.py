@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from bot.db import redundancy as rows
 from bot.db import runs
-from bot.execution import leg_claims
+from bot.features import load_hooks
+from bot.features.redundancy import claims, rows
 from bot.model.run import RequestTerms, Run, State
+from bot.queries.policy_facts import PolicyWithFacts
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.command import NO_HOOKS, Answer, RunHooks
@@ -74,7 +75,9 @@ class Shop:
         self.hosts, self.queue = hosts, ManualDispatcher()
         fleet = Fleet(policies.get_policy().inventory, TwoHosts(hosts))
         self.database = create_sqlite_database(directory / "keyturn.db")
-        self.context = WorkflowContext(self.database, policies, fleet, self.queue)
+        hooks = load_hooks()
+        known = PolicyWithFacts(policies, self.database, hooks.policy_facts)
+        self.context = WorkflowContext(self.database, known, fleet, self.queue, hooks=hooks)
         self.service = KeyturnService(self.context)
 
     def restart(self, host: str) -> Run:
@@ -165,8 +168,8 @@ def test_restart_is_refused_at_the_gate_when_the_other_balancer_stopped_meanwhil
 def test_second_balancer_is_restarted_once_the_first_is_healthy_again(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(leg_claims, "_SETTLE", 0)
-    monkeypatch.setattr(leg_claims, "_CHECK_INTERVAL", 0)
+    monkeypatch.setattr(claims, "_SETTLE", 0)
+    monkeypatch.setattr(claims, "_CHECK_INTERVAL", 0)
     first, second = shop.restart("lb1"), shop.restart("lb2")
     assert shop.approve(first).state is State.SUCCEEDED
     assert shop.list_claims() == ["lb1"]
@@ -174,10 +177,10 @@ def test_second_balancer_is_restarted_once_the_first_is_healthy_again(
     assert refused.state is State.REFUSED
     assert f"run {first.id} of Dora Developer" in refused.summary
     shop.hosts["lb1"].systemctl("stop", "haproxy")
-    leg_claims.release_due_claims(shop.context)
+    claims.release_due_claims(shop.context)
     assert shop.list_claims() == ["lb1"]
     shop.hosts["lb1"].systemctl("start", "haproxy")
-    leg_claims.release_due_claims(shop.context)
+    claims.release_due_claims(shop.context)
     assert shop.list_claims() == []
     assert shop.approve(shop.restart("lb2")).state is State.SUCCEEDED
 

@@ -7,7 +7,9 @@ import pytest
 from pydantic import Field
 
 from bot.db import runs
+from bot.features import load_hooks
 from bot.model.run import RequestTerms, Run, State
+from bot.queries.policy_facts import PolicyWithFacts
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.command import Query, QueryRunner, Shell
@@ -55,8 +57,14 @@ class Pair:
         inventory = policies.get_policy().inventory
         self.fleet = Fleet(inventory, SshPool(hosts.directory))
         self.database = create_sqlite_database(directory / "keyturn.db")
+        hooks = load_hooks()
         self.context = WorkflowContext(
-            self.database, policies, self.fleet, self.queue, runbooks={SetFile.words: SetFile}
+            self.database,
+            PolicyWithFacts(policies, self.database, hooks.policy_facts),
+            self.fleet,
+            self.queue,
+            runbooks={SetFile.words: SetFile},
+            hooks=hooks,
         )
         self.service = KeyturnService(self.context)
 

@@ -1,9 +1,10 @@
 """People on duty, for tests: by a calendar of the edge, and by what a test says."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from bot.db.database import Database
-from bot.policy import PolicyDirectory
+from bot.policy import Policy, PolicyDirectory
 from bot.policy.oncall import Duty
 from bot.queries.policy_facts import PolicyFacts, PolicyWithFacts
 
@@ -26,16 +27,21 @@ def build_duties(**duties: Duty) -> PolicyFacts:
     )
 
 
-class KnownPolicy(PolicyWithFacts):
-    """A policy with facts, and the directory of its files."""
+class KnownPolicy(PolicyDirectory):
+    """A policy directory with facts that are looked up each time."""
 
-    path: Path
+    def __init__(
+        self, policies: PolicyDirectory, database: Database, facts: Sequence[PolicyFacts]
+    ) -> None:
+        super().__init__(policies.path)
+        # Each look at this clock is three seconds later, so nothing is cached.
+        ticks = iter(range(0, 10**9, 3)).__next__
+        self._known = PolicyWithFacts(policies, database, facts, clock=ticks)
+
+    def get_policy(self) -> Policy:
+        return self._known.get_policy()
 
 
-def with_facts(policies: PolicyDirectory, database: Database, facts: PolicyFacts) -> KnownPolicy:
+def with_facts(policies: PolicyDirectory, database: Database, *facts: PolicyFacts) -> KnownPolicy:
     """Return the policy with facts that are looked up each time."""
-    # Each look at this clock is three seconds later, so nothing is cached.
-    ticks = iter(range(0, 10**9, 3)).__next__
-    known = KnownPolicy(policies, database, [facts], clock=ticks)
-    known.path = policies.path
-    return known
+    return KnownPolicy(policies, database, facts)

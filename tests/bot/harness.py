@@ -18,6 +18,7 @@ from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from runbooks import AnyRunbook
 from tests.bot.databases import add_schema, create_sqlite_database
+from tests.bot.duties import with_facts
 from tests.policies import write_policy
 from tests.toy import RUNBOOKS, ToyFleet
 
@@ -98,13 +99,12 @@ class Harness:
 def open_harness(
     directory: Path, *, rules: str | None = None, database: Database | None = None
 ) -> Generator[Harness]:
-    policies = write_policy(directory / "policy", rules=rules)
     store = database or create_sqlite_database(directory / "keyturn.db")
     if database is not None:
         add_schema(store)
-    fleet, dispatcher = ToyFleet(), ManualDispatcher()
-    context = WorkflowContext(
-        store, policies, fleet, dispatcher, runbooks=RUNBOOKS, hooks=load_hooks()
-    )
+    fleet, dispatcher, hooks = ToyFleet(), ManualDispatcher(), load_hooks()
+    written = write_policy(directory / "policy", rules=rules)
+    policies = with_facts(written, store, *hooks.policy_facts)
+    context = WorkflowContext(store, policies, fleet, dispatcher, runbooks=RUNBOOKS, hooks=hooks)
     yield Harness(KeyturnService(context), context, fleet, dispatcher, policies)
     store.close()

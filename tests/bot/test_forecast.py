@@ -135,11 +135,12 @@ def _build_world(directory: Path, harness: Harness, world: World) -> Harness:
     if world.is_stopped:
         with harness.database.transaction() as tx:
             stops.add_stop(tx, EVERYTHING, person="stan", why="smoke")
-    facts = build_duties(edge=Duty(world.on_duty, unmatched=("Edge",), is_known=True))
+    duties = build_duties(edge=Duty(world.on_duty, unmatched=("Edge",), is_known=True))
+    facts = [*harness.context.hooks.policy_facts, duties]
     context = replace(
         harness.context,
-        policies=with_facts(harness.policies, harness.database, facts),
-        hooks=replace(harness.context.hooks, policy_facts=[facts]),
+        policies=with_facts(harness.policies, harness.database, *facts),
+        hooks=replace(harness.context.hooks, policy_facts=facts),
     )
     return replace(harness, context=context, service=KeyturnService(context))
 

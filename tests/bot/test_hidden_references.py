@@ -14,9 +14,9 @@ from sqlalchemy import update
 
 from bot.audit import change_log
 from bot.db import break_glass, locks, outbox, tables
-from bot.db import redundancy as rows
 from bot.features.mcp.results import RunResult
 from bot.features.rebuild.actions import RebuildActions
+from bot.features.redundancy import rows
 from bot.model.references import refer_to_run, show_references
 from bot.model.run import RequestTerms, Run, State
 from bot.model.sequence import UndoSelection

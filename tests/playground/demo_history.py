@@ -22,6 +22,7 @@ from bot.model import request_form, signing
 from bot.model.run import RequestOrigin, RequestTerms, State
 from bot.model.schedule import parse_timing
 from bot.policy import PolicyDirectory
+from bot.queries.policy_facts import PolicyWithFacts
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors.fleet import Fleet
@@ -98,7 +99,9 @@ def record_history(directory: Path, *, now: int) -> None:
     contacts = ContactRecorder(database)
     fleet.on_contact = contacts.record_contact
     queue = _Queue(contacts)
-    service = KeyturnService(WorkflowContext(database, policies, fleet, queue, hooks=load_hooks()))
+    hooks = load_hooks()
+    known = PolicyWithFacts(policies, database, hooks.policy_facts)
+    service = KeyturnService(WorkflowContext(database, known, fleet, queue, hooks=hooks))
     try:
         _play_days(service, database, queue)
         _block_agent(service, database, queue)

@@ -12,6 +12,7 @@ from bot.features.drift.rows import DriftKey
 from bot.features.drift.state import Candidate
 from bot.model.drift_state import DRIFTED_STATES, DriftState
 from bot.model.lasting_values import get_key_name
+from bot.model.plan import RemainingWork
 from bot.model.run import Run
 from bot.model.text import format_count
 from bot.model.times import DAY, format_utc
@@ -153,7 +154,7 @@ def list_announced_keys(tx: Transaction, run: Run) -> list[DriftKey]:
 
 
 def list_plan_notes(
-    context: WorkflowContext, tx: Transaction, policy: Policy, run: Run
+    context: WorkflowContext, tx: Transaction, policy: Policy, run: Run, _work: RemainingWork
 ) -> Sequence[str]:
     """Return what an approver should know of a value that changed outside Keyturn.
 

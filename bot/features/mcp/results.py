@@ -14,7 +14,6 @@ from bot.model.run_states import describe_outcome, get_child_run_display
 from bot.model.runbook_info import RunbookInfo
 from bot.policy import Policy
 from bot.policy.policy import NO_LIMIT
-from bot.queries import redundancy
 from bot.queries.run_view import RunView
 from runbooks import Report
 
@@ -110,7 +109,7 @@ class RunResult(BaseModel):
         cls, tx: Transaction, view: RunView, policy: Policy, base_url: str
     ) -> "RunResult":
         run = view.run
-        margin = redundancy.get_margin(tx, policy, run) if run.plan and policy.trees else NO_LIMIT
+        margin = policy.read_margin(tx, policy, run)
         lines = [*_list_host_lines(view)]
         return cls(
             run=run.id,

@@ -84,12 +84,6 @@ COMMANDS = {
     "token list": READ_ONLY,
     "token new": "token created",
     "token revoke": "token revoked",
-    "tree analyse": READ_ONLY,
-    "tree check": READ_ONLY,
-    "tree claims": READ_ONLY,
-    "tree cuts": READ_ONLY,
-    "tree draw": READ_ONLY,
-    "tree release": "leg released",
     "worker": READ_ONLY,
     "unban": "ban lifted",
     "undo": SERVICE,
@@ -115,8 +109,6 @@ NOT_FOR_PROGRAMS = {
     **collect("COMMANDS_WITHOUT_JSON"),
     "runbook new": "writes files for people to edit",
     "serve": "runs until interrupted; KEYTURN_LOG=json is its answer",
-    "tree check": "one line for each tree",
-    "tree draw": "an outline, or --svg",
     "worker": "runs until interrupted; KEYTURN_LOG=json is its answer",
 }
 

@@ -160,7 +160,7 @@ def _poison(harness: Harness, patch: pytest.MonkeyPatch) -> None:
         return replace(tell(host, command, **more), out=f"{SAID}\n" * 60)
 
     patch.setattr(fleet, "run_command", loudly)
-    harness.policies = cast("Any", with_facts(harness.policies, harness.database, facts))
+    harness.policies = with_facts(harness.policies, harness.database, facts)
 
 
 def forbid(harness: Harness, words: str) -> None:

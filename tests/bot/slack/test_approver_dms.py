@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from typing import Any, cast
 
 import pytest
 
@@ -42,7 +41,7 @@ async def test_approvers_get_no_direct_message_before_the_reminder_is_due(chat: 
 async def test_approver_on_duty_is_mentioned_before_the_other_approvers(harness: Harness):
     add_calendar(harness.policies.path)
     facts = build_duties(edge=Duty(("adam",), is_known=True))
-    harness.policies = cast("Any", with_facts(harness.policies, harness.database, facts))
+    harness.policies = with_facts(harness.policies, harness.database, facts)
     async with open_chat(harness) as chat:
         await chat.type(LAMP_ON)
         [card] = chat.slack.seen_in("C0OPS")

@@ -3,7 +3,6 @@
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from typing import Any, cast
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -20,6 +19,7 @@ from bot.slack.commands import SlackCommands
 from bot.slack.run_facts import SlackRunViewBuilder
 from runbooks import load_catalogue
 from tests.bot.duties import add_calendar, build_duties, with_facts
+from tests.bot.features.tables import collect
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.asgi import Answer
@@ -80,8 +80,9 @@ async def test_help_with_a_runbook_shows_summary_usage_and_example(chat: Chat, t
 BUILT_IN = (
     *("help", "runs", "run", "approve", "deny", "undo", "again", "withdraw", "web", "can-i"),
     *("break-glass", "review", "delegate", "delegations", "grant", "grants", "counter", "accept"),
-    *("stop", "resume", "ban", "unban", "changed", "schedule", "schedules", "freeze", "freezes"),
-    *("who", "tree", "drift", "privately", "plan", "question", "answer", "reassign"),
+    *("stop", "resume", "ban", "unban", "changed", "freeze", "freezes"),
+    *("who", "privately", "plan", "question", "answer", "reassign"),
+    *collect("WORDS"),
 )
 
 
@@ -397,7 +398,7 @@ async def test_who_command_shows_who_is_on_duty(harness: Harness):
         assert "On duty" in words(answer)
         assert "edge :  not known, so no one is on duty" in words(answer)
     facts = build_duties(edge=Duty(("adam",), ends_at=2 * 10**15, is_known=True, read_at=10**15))
-    harness.policies = cast("Any", with_facts(harness.policies, harness.database, facts))
+    harness.policies = with_facts(harness.policies, harness.database, facts)
     async with open_chat(harness) as chat:
         answer = await chat.type("who")
         assert list_mentions(answer.json["blocks"])[-1] == "U0ADAM"

@@ -61,8 +61,6 @@ ROUTES = {
     ("POST", "/tokens/{number}/revoke"): (401, 422),
     ("GET", "/hosts"): (401, 200),
     ("GET", "/hosts/{name}"): (401, 200),
-    ("GET", "/redundancy"): (401, 200),
-    ("GET", "/redundancy/{name}"): (401, 404),
     ("GET", "/changes"): (401, 200),
     ("GET", "/health"): (401, 200),
     ("GET", "/runbooks"): (401, 200),

@@ -70,8 +70,6 @@ ROUTES = {
     ("POST", "/tokens/{number}/revoke"): "tells of none",
     ("GET", "/hosts"): "leaves out",
     ("GET", "/hosts/{name}"): "leaves out",
-    ("GET", "/redundancy"): "tells of none",
-    ("GET", "/redundancy/{name}"): "tells of none",
     ("GET", "/changes"): "leaves out",
     ("GET", "/health"): "tells of none",
     ("GET", "/runbooks"): "tells of none",

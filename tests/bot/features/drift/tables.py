@@ -39,6 +39,7 @@ ROUTES_VIEWING = {
     ("POST", "/drift/{number}/expect"): "value",
     ("POST", "/drift/{number}/restore"): "value",
 }
+WORDS = {"drift": "lists values"}
 COMMANDS = {
     "drift adopt": SERVICE,
     "drift expect": SERVICE,

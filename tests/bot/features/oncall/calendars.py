@@ -5,7 +5,6 @@ from bot.features.oncall import rows
 from bot.features.oncall.duties import FACTS
 from bot.features.oncall.shift import Shift
 from bot.policy import PolicyDirectory, PolicySource
-from bot.queries.policy_facts import PolicyWithFacts
 from tests.bot.clock import MINUTE
 from tests.bot.duties import with_facts
 
@@ -24,6 +23,6 @@ def set_duty(
         rows.store_shifts(tx, calendar, [shift])
 
 
-def with_duties(policies: PolicyDirectory, database: Database) -> PolicyWithFacts:
+def with_duties(policies: PolicyDirectory, database: Database) -> PolicyDirectory:
     """Return the policy with who is on duty, looked up each time."""
     return with_facts(policies, database, FACTS)

@@ -20,8 +20,7 @@ from bot.features.oncall.rows import CalendarReading
 from bot.features.oncall.status import check_calendars, list_calendars
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model.signing import create_signing_key, load_signing_key
-from bot.policy import Policy
-from bot.queries.policy_facts import PolicyWithFacts
+from bot.policy import Policy, PolicyDirectory
 from tests.bot.clock import MINUTE, Clock
 from tests.bot.databases import create_sqlite_database
 from tests.bot.duties import add_calendar
@@ -94,7 +93,7 @@ class Installation:
 
     directory: Path
     database: Clock
-    policies: PolicyWithFacts
+    policies: PolicyDirectory
     reader: CalendarReader
 
     def read(self) -> CalendarReading:

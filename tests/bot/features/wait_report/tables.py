@@ -7,3 +7,7 @@ PAGES_VIEWING = {("GET", "/report"): "leaves out"}
 ROUTES = {("GET", "/report/waiting"): (READERS, 200, None)}
 ROUTES_VIEWING = {("GET", "/report/waiting"): "leaves out"}
 COMMANDS = {"report waiting": "service", "policy replay": "looks"}
+WRONG_INPUT = {
+    "policy replay @/text": (2, "is a file"),
+    "policy replay @/policy --since nonsense": (2, "is not a time"),
+}

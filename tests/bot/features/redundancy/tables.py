@@ -1,0 +1,31 @@
+"""Its rows in the tables of routes and commands; see the tables for what they mean."""
+
+READ_ONLY = "looks"
+
+PAGES = {
+    ("GET", "/redundancy"): (401, 200),
+    ("GET", "/redundancy/{name}"): (401, 404),
+}
+PAGES_VIEWING = {
+    ("GET", "/redundancy"): "tells of none",
+    ("GET", "/redundancy/{name}"): "tells of none",
+}
+WORDS = {"tree": "shows a tree"}
+WRONG_INPUT = {
+    "tree check --file @/text": (2, "must be a mapping"),
+    "tree draw --file @/binary": (2, "is not UTF-8 text"),
+    "tree cuts --order x": (2, "not a valid integer"),
+    "tree draw nope": (3, "no fault trees"),
+}
+COMMANDS = {
+    "tree analyse": READ_ONLY,
+    "tree check": READ_ONLY,
+    "tree claims": READ_ONLY,
+    "tree cuts": READ_ONLY,
+    "tree draw": READ_ONLY,
+    "tree release": "leg released",
+}
+COMMANDS_WITHOUT_JSON = {
+    "tree check": "one line for each tree",
+    "tree draw": "an outline, or --svg",
+}
