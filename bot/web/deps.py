@@ -1,7 +1,9 @@
 """Dependencies of the web pages."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -13,7 +15,7 @@ from bot.policy import PolicySource
 from bot.queries.form_options import FormOptions
 from bot.queries.host_status import PendingHostSummary
 from bot.service import KeyturnService
-from bot.web.pages import Pages
+from bot.web.pages import Pages, build_page_pattern
 from bot.web.provider import IdentityProvider
 from bot.web.stream_slots import StreamSlots
 
@@ -55,6 +57,11 @@ class WebDependencies:
     """OpenID Connect provider for sign-in, if there is one."""
     has_slack: bool = True
     """Whether people can get a sign-in link in Slack."""
+
+    @cached_property
+    def feature_page_pattern(self) -> re.Pattern[str]:
+        """Pattern of the addresses of features' pages."""
+        return build_page_pattern(self.pages)
 
     @property
     def provider_name(self) -> str:

@@ -45,7 +45,7 @@ def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
     """Register a response for every exception that a page may raise."""
 
     async def handle_not_signed_in(request: Request, error: Exception) -> Response:
-        target_page = await redirects.get_requested_page(request)
+        target_page = await redirects.get_requested_page(request, deps)
         response = render_page(
             request,
             "signed_out.html",

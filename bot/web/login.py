@@ -90,7 +90,7 @@ def sign_out(request: Request, deps: WebDeps) -> Response:
 
 def _get_target_page(request: Request, deps: WebDependencies, to: str) -> str:
     """Return the page of the link, or else the page that the browser asked for before."""
-    return redirects.get_safe_page(to) if to else redirects.read_target_page(request, deps)
+    return redirects.get_safe_page(to, deps) if to else redirects.read_target_page(request, deps)
 
 
 def _create_session(
@@ -108,7 +108,7 @@ def _create_session(
 def _redirect_signed_in(
     request: Request, deps: WebDependencies, session_token: str, to: str
 ) -> Response:
-    response = RedirectResponse(redirects.get_safe_page(to), 303)
+    response = RedirectResponse(redirects.get_safe_page(to, deps), 303)
     redirects.delete_target_page(request, response, deps)
     response.set_cookie(
         deps.cookie_name, session_token, max_age=sessions.MAX_SECONDS, **deps.cookie_flags

@@ -66,7 +66,7 @@ def redirect_to_provider(
     response = RedirectResponse(address, 303)
     response.set_cookie(
         _get_cookie_name(deps),
-        f"{secret}.{encode_page(target_page)}",
+        f"{secret}.{encode_page(target_page, deps)}",
         max_age=_ATTEMPT_SECONDS,
         **deps.cookie_flags,
     )
@@ -84,7 +84,7 @@ def handle_callback(
 ) -> Response:
     """Sign in the person whom the provider names, if this browser started the sign-in."""
     provider = _get_provider(deps)
-    attempt = _parse_attempt(request.cookies.get(_get_cookie_name(deps), ""))
+    attempt = _parse_attempt(request.cookies.get(_get_cookie_name(deps), ""), deps)
     if attempt is None or not is_own_state(attempt.secret, state):
         # Nothing is logged and no session ends, because any site can send a browser here.
         message = "This browser did not start the sign-in, or started it too long ago."
@@ -209,9 +209,9 @@ def _get_cookie_name(deps: WebDependencies) -> str:
     return f"{deps.cookie_name}-oidc"
 
 
-def _parse_attempt(cookie: str) -> _SignInAttempt | None:
+def _parse_attempt(cookie: str, deps: WebDependencies) -> _SignInAttempt | None:
     secret, _, encoded = cookie.partition(".")
-    target_page = decode_page(encoded)
+    target_page = decode_page(encoded, deps)
     return _SignInAttempt(secret, target_page) if target_page and len(secret) >= 43 else None
 
 

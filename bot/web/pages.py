@@ -1,12 +1,18 @@
 """Pages that a feature adds, and the links by which other pages lead to them."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fastapi import APIRouter
+from fastapi.routing import APIRoute
 
 from bot.db.database import Transaction
 from bot.policy import Policy
+
+# What stands for the parameters of an address.
+NUMBER_PATTERN, NAME_PATTERN = r"[1-9][0-9]{0,8}", r"[a-z0-9][a-z0-9._-]{0,62}"
+_PARAMETER_PATTERNS = {"number": NUMBER_PATTERN, "name": NAME_PATTERN}
 
 
 @dataclass(frozen=True)
@@ -95,3 +101,14 @@ def list_links(pages: Sequence[Pages], place: str, **variables: object) -> Seque
 def list_sections(pages: Sequence[Pages]) -> Mapping[str, str]:
     """Return the page of the menu for the first part of the address of features' pages."""
     return {one.router.prefix: one.section for one in pages if one.section}
+
+
+def build_page_pattern(pages: Sequence[Pages]) -> re.Pattern[str]:
+    """Return the pattern of the addresses of features' pages, without their query strings."""
+    routes = [route for one in pages for route in one.router.routes]
+    addresses = [
+        re.sub(r"\\\{(\w+)\\\}", lambda name: _PARAMETER_PATTERNS[name[1]], re.escape(route.path))
+        for route in routes
+        if isinstance(route, APIRoute) and "GET" in (route.methods or ())
+    ]
+    return re.compile("|".join(addresses) or "(?!)", re.ASCII)

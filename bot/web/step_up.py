@@ -28,7 +28,7 @@ def _render_page(
     return visit.render(
         "step_up.html",
         refusal=refusal,
-        target_page=get_safe_page(target_page or visit.form.get("next", "/")),
+        target_page=get_safe_page(target_page or visit.form.get("next", "/"), visit.deps),
         by_code=totp.TOTP_KIND in kinds,
         by_key=webauthn.PASSKEY_KIND in kinds
         and webauthn.build_relying_party(visit.deps.base_url) is not None,
@@ -41,7 +41,7 @@ _action = partial(add_action, router, page="/", render=_render_page)
 @_action("/code")
 def step_up_by_code(visit: Visit) -> str:
     visit.service.step_up.step_up_by_code(visit.person, visit.session, visit.form.get("code", ""))
-    return get_safe_page(visit.form.get("next", "/"))
+    return get_safe_page(visit.form.get("next", "/"), visit.deps)
 
 
 @router.post("/options")
@@ -57,4 +57,4 @@ def step_up_by_key(visit: Visit) -> str:
     visit.service.step_up.step_up_by_key(
         visit.person, visit.session, get_relying_party(visit.deps), credential
     )
-    return get_safe_page(visit.form.get("next", "/"))
+    return get_safe_page(visit.form.get("next", "/"), visit.deps)

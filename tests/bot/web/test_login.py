@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 import pytest
+from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 
 from bot.audit import change_log
@@ -280,7 +281,7 @@ def test_sign_in_redirects_to_the_requested_page(site: Site, path: str) -> None:
     ],
 )
 def test_sign_in_redirects_to_home_for_an_unsafe_address(site: Site, path: str) -> None:
-    assert get_safe_page(path) == "/"
+    assert get_safe_page(path, site.parts) == "/"
     answer = site.browser().post(site.link("dora"), params={"next": path})
     if len(path) > MAX_LENGTH:
         assert answer.status_code == 422
@@ -353,20 +354,31 @@ def test_unsafe_query_is_dropped_from_the_page_after_sign_in(site: Site, query: 
 
 
 def test_sign_in_redirects_to_every_kind_of_page(site: Site) -> None:
-    for path in ("/stop", "/hosts/lb1", "/changes", "/schedules", "/runs/12/erase", "/report"):
+    added = [
+        route.path.format(number=12, name="lb1")
+        for one in site.parts.pages
+        for route in one.router.routes
+        if isinstance(route, APIRoute) and "GET" in route.methods
+    ]
+    for path in ("/stop", "/hosts/lb1", "/changes", *added):
         answer = site.browser().post(site.link("dora"), params={"next": path})
         assert answer.headers["location"] == path
+        # Not where its feature is missing.
+        assert get_safe_page(path, replace(site.parts, pages=())) == (
+            "/" if path in added else path
+        )
 
 
 # Also where the page is an argument of the function that redirects.
 _NEXT_PAGE = r"(?:step-up\?next=|\bpage=f?\")(/[^\"]+)"
 
 
-def test_every_page_after_step_up_is_a_safe_redirect() -> None:
-    code = "".join(file.read_text() for file in (ROOT / "bot" / "web").glob("*.py"))
+def test_every_page_after_step_up_is_a_safe_redirect(site: Site) -> None:
+    files = [*(ROOT / "bot" / "web").glob("*.py"), *(ROOT / "bot" / "features").glob("*/pages.py")]
+    code = "".join(file.read_text() for file in files)
     wanted = {re.sub(r"\{\w+\}", "12", at) for at in re.findall(_NEXT_PAGE, code)}
     assert "/stop" in wanted
-    assert [at for at in wanted if get_safe_page(at) != at] == []
+    assert [at for at in wanted if get_safe_page(at, site.parts) != at] == []
 
 
 def test_refused_sign_in_is_logged_once_a_minute_without_its_token(site: Site) -> None:
