@@ -16,13 +16,11 @@ from bot.api import (
     hosts,
     me,
     middleware,
-    plans,
     policy,
     preview,
     progress,
     runs,
     timeline,
-    undo,
 )
 from bot.api.deps import ApiParts
 from bot.api.long_poll import Waiters
@@ -32,9 +30,7 @@ _MODULES = (
     catalogue,
     hosts,
     timeline,
-    plans,
     runs,
-    undo,
     progress,
     form_options,
     policy,

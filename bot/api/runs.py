@@ -1,7 +1,8 @@
-"""Runs: search, request, decide, stop and undo."""
+"""Runs: search, plan, request, decide, stop and undo."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Annotated
 
@@ -44,10 +45,11 @@ from bot.db.search import RunFilter, search_runs
 from bot.db.search_words import parse_search
 from bot.model import resubmit
 from bot.model.run import RUN_STATUSES, is_at_rest
+from bot.model.sequence import UndoSelection
 from bot.queries.unknown_filters import describe_unknown_names
 from runbooks import AnyRunbook
 
-router = APIRouter(prefix="/runs", tags=["runs"], route_class=LongPollRoute)
+router = APIRouter(tags=["runs"], route_class=LongPollRoute)
 
 
 class RunQuery(InputModel):
@@ -112,7 +114,45 @@ class RequestResultOut(schemas.OutputModel):
     ] = None
 
 
-@router.get("", operation_id="listRuns", summary="List runs, newest first")
+class SelectionIn(UndoIn):
+    """Which runs to undo: those of a person, of an API token, or of a schedule."""
+
+    person: Word | None = Field(None, description="Id of the person who requested them.")
+    token: Word | None = Field(None, description="Prefix of the API token they came with.")
+    schedule: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = Field(
+        None, description="Number of the schedule. Without `since`, its last due time."
+    )
+    since: Timestamp | None = Field(None, description="Only runs that began then or later.")
+    until: Timestamp | None = Field(None, description="Only runs that began before. Default: now.")
+    area: Word | None = Field(None, description="Only on hosts of this area.")
+
+
+@router.post(
+    "/plans", operation_id="planRun", summary="Plan a change on one or more hosts", status_code=202
+)
+def plan_run(
+    request: Request,
+    response: Response,
+    parts: Parts,
+    caller: RequestCaller,
+    body: RunRequestIn,
+    wait: Wait = 0,
+) -> schemas.RunDetailsOut:
+    """Nothing runs. The plan expires after 15 minutes.
+
+    With `wait`, the response holds the plan, its digest, and who would approve it;
+    `POST /runs/{number}/request` with the digest requests it.
+    """
+    pattern, requests = body.parse(caller.policy)
+    terms = replace(body.build_terms(caller), plan_only=True)
+    run = parts.service.request_on_hosts(requests, terms, host_pattern=pattern)
+    if not is_at_rest(run.state):
+        read_run = partial(records.get_run_details, parts, caller, run.id)
+        wait_for_run(request, PendingResponse(run.id, wait, read_run))
+    return records.respond_with_new_run(parts, caller, run, response)
+
+
+@router.get("/runs", operation_id="listRuns", summary="List runs, newest first")
 def list_runs(
     request: Request, parts: Parts, caller: ReadCaller, query: Annotated[RunQuery, Query()]
 ) -> RunPageOut:
@@ -136,7 +176,7 @@ def list_runs(
     )
 
 
-@router.get("/{number}", operation_id="getRun", summary="Get a run")
+@router.get("/runs/{number}", operation_id="getRun", summary="Get a run")
 def get_run(
     request: Request, parts: Parts, caller: ReadCaller, number: RunId, wait: Wait = 0
 ) -> schemas.RunDetailsOut:
@@ -148,7 +188,9 @@ def get_run(
 
 
 @router.get(
-    "/{number}/document", operation_id="getPlanDocument", summary="Get the plan as it is signed"
+    "/runs/{number}/document",
+    operation_id="getPlanDocument",
+    summary="Get the plan as it is signed",
 )
 def get_plan_document(parts: Parts, caller: ReadCaller, number: RunId) -> schemas.PlanDocumentOut:
     """The document names each section with its SHA-256. Both are UTF-8 text."""
@@ -156,7 +198,7 @@ def get_plan_document(parts: Parts, caller: ReadCaller, number: RunId) -> schema
 
 
 @router.post(
-    "",
+    "/runs",
     operation_id="requestRun",
     summary="Request a run on one or more hosts",
     status_code=202,
@@ -169,7 +211,7 @@ def request_run(
     return _request_run(request, parts, caller, body.parse(caller.policy), body, wait)
 
 
-@router.post("/{number}/approve", operation_id="approveRun", summary="Approve a plan")
+@router.post("/runs/{number}/approve", operation_id="approveRun", summary="Approve a plan")
 def approve_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ApprovalIn
 ) -> schemas.RunDetailsOut:
@@ -179,7 +221,7 @@ def approve_run(
     return records.get_run_details(parts, caller, number)
 
 
-@router.post("/{number}/deny", operation_id="denyRun", summary="Deny a run")
+@router.post("/runs/{number}/deny", operation_id="denyRun", summary="Deny a run")
 def deny_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: DenialIn
 ) -> schemas.RunDetailsOut:
@@ -189,7 +231,7 @@ def deny_run(
     return records.get_run_details(parts, caller, number)
 
 
-@router.post("/{number}/counter", operation_id="counterRun", summary="Propose other values")
+@router.post("/runs/{number}/counter", operation_id="counterRun", summary="Propose other values")
 def propose_counter(
     parts: Parts, caller: ApproveCaller, number: RunId, body: CounterProposalIn
 ) -> schemas.RunDetailsOut:
@@ -201,7 +243,9 @@ def propose_counter(
     return records.get_run_details(parts, caller, proposal.id)
 
 
-@router.post("/{number}/accept", operation_id="acceptRun", summary="Accept a counter-proposal")
+@router.post(
+    "/runs/{number}/accept", operation_id="acceptRun", summary="Accept a counter-proposal"
+)
 def accept_counter(
     parts: Parts, caller: RequestCaller, number: RunId, body: AcceptanceIn
 ) -> schemas.RunDetailsOut:
@@ -211,7 +255,7 @@ def accept_counter(
 
 
 @router.post(
-    "/{number}/question", operation_id="askQuestion", summary="Ask a question about a run"
+    "/runs/{number}/question", operation_id="askQuestion", summary="Ask a question about a run"
 )
 def ask_question(
     parts: Parts, caller: ApproveCaller, number: RunId, body: QuestionIn
@@ -223,7 +267,7 @@ def ask_question(
 
 
 @router.post(
-    "/{number}/answer",
+    "/runs/{number}/answer",
     operation_id="answerQuestion",
     summary="Answer a question about your request",
 )
@@ -236,7 +280,7 @@ def answer_question(
 
 
 @router.post(
-    "/{number}/reassign", operation_id="reassignRun", summary="Ask another approver to decide"
+    "/runs/{number}/reassign", operation_id="reassignRun", summary="Ask another approver to decide"
 )
 def reassign_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ReassignmentIn
@@ -249,14 +293,18 @@ def reassign_run(
     return records.get_run_details(parts, caller, number)
 
 
-@router.post("/{number}/withdraw", operation_id="withdrawRun", summary="Withdraw your request")
+@router.post(
+    "/runs/{number}/withdraw", operation_id="withdrawRun", summary="Withdraw your request"
+)
 def withdraw_run(parts: Parts, caller: RequestCaller, number: RunId) -> schemas.RunDetailsOut:
     with _record_token_use(parts, caller, number, "withdraw"):
         parts.service.withdraw_run(number, person=caller.id)
     return records.get_run_details(parts, caller, number)
 
 
-@router.post("/{number}/stop", operation_id="stopRun", summary="Stop a run before its next step")
+@router.post(
+    "/runs/{number}/stop", operation_id="stopRun", summary="Stop a run before its next step"
+)
 def stop_run(
     parts: Parts, caller: StopCaller, number: RunId, body: ReasonIn
 ) -> schemas.RunDetailsOut:
@@ -266,7 +314,10 @@ def stop_run(
 
 
 @router.post(
-    "/{number}/undo", operation_id="undoRun", summary="Request the undo of a run", status_code=202
+    "/runs/{number}/undo",
+    operation_id="undoRun",
+    summary="Request the undo of a run",
+    status_code=202,
 )
 def request_undo(
     parts: Parts, caller: RequestCaller, number: RunId, body: UndoIn, response: Response
@@ -276,7 +327,9 @@ def request_undo(
     return records.respond_with_new_run(parts, caller, run, response)
 
 
-@router.post("/{number}/request", operation_id="requestPlan", summary="Request what a plan shows")
+@router.post(
+    "/runs/{number}/request", operation_id="requestPlan", summary="Request what a plan shows"
+)
 def request_plan(
     parts: Parts, caller: RequestCaller, number: RunId, body: ApprovalIn
 ) -> schemas.RunDetailsOut:
@@ -289,7 +342,10 @@ def request_plan(
 
 
 @router.post(
-    "/{number}/replan", operation_id="replanRun", summary="Plan a request again", status_code=202
+    "/runs/{number}/replan",
+    operation_id="replanRun",
+    summary="Plan a request again",
+    status_code=202,
 )
 def replan_run(
     parts: Parts, caller: RequestCaller, number: RunId, response: Response
@@ -300,7 +356,7 @@ def replan_run(
 
 
 @router.post(
-    "/{number}/again",
+    "/runs/{number}/again",
     operation_id="repeatRun",
     summary="Request an ended run again",
     status_code=202,
@@ -322,7 +378,9 @@ def repeat_run(
 
 
 @router.post(
-    "/{number}/resolve", operation_id="resolveRun", summary="Resolve a run with an unknown outcome"
+    "/runs/{number}/resolve",
+    operation_id="resolveRun",
+    summary="Resolve a run with an unknown outcome",
 )
 def resolve_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ResolutionIn
@@ -334,7 +392,7 @@ def resolve_run(
     return records.get_run_details(parts, caller, number)
 
 
-@router.post("/{number}/review", operation_id="reviewRun", summary="Review an emergency run")
+@router.post("/runs/{number}/review", operation_id="reviewRun", summary="Review an emergency run")
 def review_run(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ReviewIn
 ) -> schemas.RunDetailsOut:
@@ -344,6 +402,28 @@ def review_run(
             number, person=caller.id, findings=body.findings
         )
     return records.get_run_details(parts, caller, number)
+
+
+@router.post(
+    "/undo",
+    operation_id="undoSelection",
+    summary="Request the undo of several runs",
+    status_code=202,
+)
+def undo_selection(
+    parts: Parts, caller: RequestCaller, body: SelectionIn, response: Response
+) -> schemas.RunDetailsOut:
+    """One run with one plan and digest. Its child runs undo a change each, the newest first."""
+    selection = UndoSelection(
+        person=body.person or "",
+        token=body.token or "",
+        schedule=body.schedule or 0,
+        since=to_microseconds(body.since) or 0,
+        until=to_microseconds(body.until) or 0,
+        area=body.area or "",
+    )
+    run = parts.service.request_undo_of_selection(selection, body.build_terms(caller))
+    return records.respond_with_new_run(parts, caller, run, response)
 
 
 def _request_run(

@@ -16,8 +16,8 @@ _COOKIE_SECONDS = 10 * 60
 # Every page of the core that may be the target. Its query string only selects what it shows.
 _PAGE_PATTERN = re.compile(
     r"/|/(runs|changelog|tokens|sessions|second-factor|stop|bans|hosts|changes|runbooks|health"
-    r"|access|policy|redundancy)|/runs/compare|/runbooks/form|/(runs|changelog)\.(csv|json)"
-    rf"|/(runs|views)/{NUMBER_PATTERN}|/(hosts|policy|redundancy)/{NAME_PATTERN}",
+    r"|access|policy)|/runs/compare|/runbooks/form|/(runs|changelog)\.(csv|json)"
+    rf"|/(runs|views)/{NUMBER_PATTERN}|/(hosts|policy)/{NAME_PATTERN}",
     re.ASCII,
 )
 _QUERY_PATTERN = re.compile(r"[!$-;=?-\[\]^-~]*", re.ASCII)
