@@ -37,6 +37,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/policy/preview"): (READERS, 200, None),
     ("GET", "/runs"): (READERS, 200, None),
     ("GET", "/runs/{number}"): (READERS, 200, None),
+    ("GET", "/runs/{number}/document"): (READERS, 200, None),
     ("GET", "/runs/{number}/progress"): (READERS, 200, None),
     ("POST", "/runs/{number}/verify"): (READERS, 200, None),
     ("POST", "/runs"): (("request",), 202, {"request": "toy show lb1"}),

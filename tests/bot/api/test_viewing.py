@@ -43,6 +43,7 @@ ROUTES = {
     ("GET", "/policy/preview"): "tells of none",
     ("GET", "/runs"): "leaves out",
     ("GET", "/runs/{number}"): "run",
+    ("GET", "/runs/{number}/document"): "run",
     ("GET", "/runs/{number}/progress"): "run",
     ("POST", "/runs/{number}/verify"): "run",
     ("POST", "/runs"): "tells of none",
