@@ -21,6 +21,8 @@ class PolicyFacts:
     """Returns whether a policy asks for them."""
     apply: Callable[[Transaction, Policy, Run | None], Policy]
     """Returns the policy with the facts of now, or those by which a run is judged."""
+    is_lasting: bool = False
+    """Whether they stay the same as long as the policy does."""
 
 
 def apply_facts(
@@ -55,11 +57,14 @@ class PolicyWithFacts:
     def get_policy(self) -> Policy:
         """Return the policy. Raises NoPolicyError."""
         policy, began = self._policies.get_policy(), self._clock()
-        if not any(one.matter_to(policy) for one in self._facts):
+        wanted = [one for one in self._facts if one.matter_to(policy)]
+        if not wanted:
             return policy
+        are_lasting = all(one.is_lasting for one in wanted)
         with self._lock:
             known = self._cached[1] if self._cached and self._cached[0] is policy else None
-            if known is not None and began - self._read_at < _CACHE_SECONDS:
+            age = began - self._read_at
+            if known is not None and (are_lasting or age < _CACHE_SECONDS):
                 return known
         try:
             with self._database.reading() as tx:

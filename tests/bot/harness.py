@@ -99,11 +99,11 @@ class Harness:
 def open_harness(
     directory: Path, *, rules: str | None = None, database: Database | None = None
 ) -> Generator[Harness]:
+    written = write_policy(directory / "policy", rules=rules)
     store = database or create_sqlite_database(directory / "keyturn.db")
     if database is not None:
         add_schema(store)
     fleet, dispatcher, hooks = ToyFleet(), ManualDispatcher(), load_hooks()
-    written = write_policy(directory / "policy", rules=rules)
     policies = with_facts(written, store, *hooks.policy_facts)
     context = WorkflowContext(store, policies, fleet, dispatcher, runbooks=RUNBOOKS, hooks=hooks)
     yield Harness(KeyturnService(context), context, fleet, dispatcher, policies)

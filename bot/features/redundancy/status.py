@@ -193,7 +193,9 @@ def _bind_margins(_tx: Transaction, policy: Policy, _run: Run | None) -> Policy:
 
 
 FACTS = PolicyFacts(
-    matter_to=lambda policy: bool(policy.trees or policy.tree_problems), apply=_bind_margins
+    matter_to=lambda policy: bool(policy.trees or policy.tree_problems),
+    apply=_bind_margins,
+    is_lasting=True,
 )
 
 
