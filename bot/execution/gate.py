@@ -25,7 +25,7 @@ from bot.queries import break_glass_rules, own_runbooks, stop_reasons
 from bot.queries.approval_count import ApprovalCount, count_approvals
 from bot.queries.policy_facts import apply_facts
 from bot.queries.policy_result import is_plan_outdated
-from bot.workflow import grant_rules
+from bot.workflow import standing_grants
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run, release_host_lock
 from bot.workflow.hooks import RefusedByFeature, check_work, claim_for_run
@@ -154,7 +154,7 @@ def pass_gate(
             end_refused_run(context, tx, run, _build_feature_refusal(refused))
             return None
         if run.grant_id is not None:
-            grant_rules.use_grant(tx, run)
+            standing_grants.use_grant(tx, run)
         if run.parent is None:
             record_review_requirement(context, tx, run, policy, counted)
         running = runs.move_run(tx, run, State.RUNNING, started_at=tx.now)
@@ -389,7 +389,7 @@ def _check_grant(tx: Transaction, policy: Policy, run: Run, approval_count: Appr
     """Raise GateRefused unless a standing grant replaces the approvals."""
     if run.grant_id is None:
         raise _build_approvals_refusal(policy, approval_count)
-    lost = grant_rules.get_grant_refusal(
+    lost = standing_grants.get_grant_refusal(
         tx, policy, run, approval_count.request, approval_count.ruling
     )
     if lost:

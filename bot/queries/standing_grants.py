@@ -1,6 +1,7 @@
 """Find the standing grant that replaces the approvals of a run, before its request and after."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from bot.audit.grant_evidence import is_grant_logged
 from bot.db import grants
@@ -8,7 +9,6 @@ from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.model.run import Run
 from bot.policy import Policy, PolicyRequest, Ruling
-from bot.policy.grants import get_grant_obstacle
 
 
 def find_grant(
@@ -37,3 +37,23 @@ def find_grant(
             return grant, ""
         exhausted.append(f"Grant {grant.id} has reached its limit of {grant.per_hour} this hour.")
     return None, " ".join(exhausted)
+
+
+def get_grant_obstacle(
+    policy: Policy, request: PolicyRequest, ruling: Ruling, granted_by: str
+) -> str:
+    """Return why this person's grant cannot replace the approval; "" if it can."""
+    granted = replace(request, has_grant=True)
+    owners = policy.get_area(request.host).owners
+    able = granted_by in owners and policy.get_approval_ruling(granted_by, granted, ruling).allowed
+    reasons = (
+        (not request.reversible, "cannot cover irreversible changes"),
+        (ruling.requires_second_factor, "cannot cover changes that require a second factor"),
+        (not policy.get_request_ruling(granted).allowed, "is not allowed by the policy"),
+        (not able, "is not from an owner who could approve it"),
+        (
+            not policy.is_met(ruling.requirements, {granted_by}),
+            f"cannot replace the {ruling.required_approvals} approvals that it needs",
+        ),
+    )
+    return next((why for holds, why in reasons if holds), "")

@@ -21,7 +21,7 @@ from bot.model.run import RefusedBy, Run, State
 from bot.policy import Policy
 from bot.queries.approval_count import get_ruling
 from bot.queries.delegation_rules import find_delegator
-from bot.workflow import grant_rules
+from bot.workflow import standing_grants
 from bot.workflow.approvals import check_policy_version, get_decision_refusal
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
@@ -124,7 +124,7 @@ def accept_proposal(context: WorkflowContext, number: int, *, person: str, diges
             raise TooLate(f"the original request of run {number} is not pending: {status}")
         check_policy_version(tx, policy, run)
         request, ruling = get_ruling(tx, policy, run)
-        grant, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
+        grant, _ = standing_grants.choose_grant(tx, policy, run, request, ruling)
         if ruling.allowed:
             why = f"Run {number} replaces it with other values"
             # Before the log is locked: ending a request locks its child runs.

@@ -14,7 +14,7 @@ from bot.model.run import RefusedBy, RequestOrigin, RequestTerms, Run, State
 from bot.policy import Policy
 from bot.queries.approval_count import get_ruling
 from bot.queries.policy_result import is_plan_current
-from bot.workflow import agent_limits, grant_rules
+from bot.workflow import agent_limits, standing_grants
 from bot.workflow.approvals import check_policy_version
 from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.finish import end_if_stopped, end_run
@@ -75,7 +75,7 @@ def request_shown_plan(
     is_emergency: break-glass starts it, so it needs no change ticket.
     """
     request, ruling = get_ruling(tx, policy, run)
-    grant, _ = grant_rules.choose_grant(tx, policy, run, request, ruling)
+    grant, _ = standing_grants.choose_grant(tx, policy, run, request, ruling)
     run = runs.mark_requested(tx, run, check_reason(reason) or run.reason)
     check_has_reason(run, ruling)
     if not is_emergency:

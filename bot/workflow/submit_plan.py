@@ -11,7 +11,7 @@ from bot.model.run import RefusedBy, Run, State
 from bot.model.text import capitalise_sentence
 from bot.policy import Policy, Ruling
 from bot.queries.approval_count import get_ruling
-from bot.workflow import grant_rules
+from bot.workflow import standing_grants
 from bot.workflow.context import WorkflowContext, compute_start_deadline
 from bot.workflow.finish import end_run
 from bot.workflow.outdated_plans import describe_replan
@@ -30,7 +30,7 @@ def submit_plan(context: WorkflowContext, tx: Transaction, run: Run, plan: Resol
         note = describe_replan(runs.get_run(tx, run.replan_of), plan, ruling)
         plan = replace(plan, notes=(*plan.notes, note))
     updated = record_plan(tx, policy, run, plan, ruling)
-    grant, exhausted = grant_rules.choose_grant(tx, policy, run, request, ruling)
+    grant, exhausted = standing_grants.choose_grant(tx, policy, run, request, ruling)
     if not ruling.allowed:
         why = describe_policy_refusal(policy, request, ruling)
         return end_run(context, tx, updated, State.REFUSED, why, refused_by=RefusedBy.POLICY)

@@ -14,8 +14,8 @@ from bot.model.grant_words import NewGrant
 from bot.model.run import RequestTerms, Run, State
 from bot.model.run_states import is_on_hold
 from bot.policy.freezes import FreezeList
-from bot.queries import standing_grants
-from bot.workflow import grant_rules
+from bot.queries import standing_grants as grant_queries
+from bot.workflow import standing_grants
 from tests.bot.harness import WEB, Harness
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
@@ -131,7 +131,7 @@ class TestDeletedGrantUses:
     def test_without_the_log_count_deleted_uses_let_a_standing_grant_be_used_again(
         self, robbed: Harness, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(grant_rules, "has_all_uses_counted", _accept_grant)
+        monkeypatch.setattr(standing_grants, "has_all_uses_counted", _accept_grant)
         assert set_lamp(robbed, "b").state is State.SUCCEEDED
 
     def test_standing_grant_with_deleted_uses_is_available_again_after_an_hour(
@@ -204,7 +204,7 @@ def test_without_both_counts_requests_exceed_the_limit_of_a_standing_grant(
     """The twin: neither counted when shown nor at the gate, all are let through."""
     grant(harness, per_hour=5)
     monkeypatch.setattr(grants, "count_taken", _count_no_uses)
-    monkeypatch.setattr(grant_rules, "get_grant_refusal", _find_no_lost_role)
+    monkeypatch.setattr(standing_grants, "get_grant_refusal", _find_no_lost_role)
     assert request_twenty_runs(harness).count(State.SUCCEEDED) == 20
 
 
@@ -281,7 +281,7 @@ def test_without_the_gate_check_a_revoked_standing_grant_lets_a_run_start(
     given = grant(harness)
     run = prepare_granted_run(harness)
     harness.service.grants.revoke_grant(given.id, person="olga", source="slack")
-    monkeypatch.setattr(grant_rules, "get_grant_refusal", _find_no_lost_role)
+    monkeypatch.setattr(standing_grants, "get_grant_refusal", _find_no_lost_role)
     end_freeze(harness)
     assert harness.get_run(run.id).state is State.SUCCEEDED
 
@@ -415,7 +415,7 @@ def test_without_the_log_check_an_altered_standing_grant_lets_a_run_start(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     """The twin of the above."""
-    for module in (grant_rules, standing_grants):
+    for module in (standing_grants, grant_queries):
         monkeypatch.setattr(module, "is_grant_logged", _accept_grant)
     grant(harness, per_hour=1)
     with harness.database.transaction() as tx:
