@@ -11,9 +11,8 @@ from playwright.sync_api import Browser, Page
 from bot.db.database import Database
 from bot.features.drift import rows as drift
 from bot.features.drift.state import Candidate
-from bot.features.schedules.actions import ScheduleActions
 from bot.model.drift_state import DriftState
-from bot.model.run import StepState
+from bot.model.run import RequestTerms, StepState
 from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.acceptance.browsing import CONTRAST, Server, Visit, open_window
 from tests.bot.harness import WEB, Harness, open_harness
@@ -231,7 +230,7 @@ def _add_run_with_long_output(database: Database) -> int:
 def _request_schedule(harness: Harness) -> None:
     timing = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "Europe/Amsterdam"))
     look = [ShowSwitches(host="lb1")]
-    harness.service.bind(ScheduleActions).request_schedule(
-        look, host_pattern="", person="dora", origin=WEB, timing=timing
+    harness.service.request_on_hosts(
+        look, RequestTerms("dora", WEB, timing=timing), host_pattern=""
     )
     harness.run_queued_work()

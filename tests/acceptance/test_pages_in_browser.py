@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from bot.db import locks
-from bot.features.schedules.actions import ScheduleActions
+from bot.model.run import RequestTerms
 from bot.model.schedule import ScheduleTiming, parse_cron
 from runbooks import load_catalogue
 from tests.acceptance.browsing import Server, Visit, open_window
@@ -43,9 +43,10 @@ def _fill_database(harness: Any) -> None:
         store_contact(
             tx, "nas1", tried_at=tx.now, answered_at=None, kind="key", error="another key"
         )
-    schedules = harness.service.bind(ScheduleActions)
     look = [ShowSwitches(host="lb1")]
-    schedules.request_schedule(look, host_pattern="", person="dora", origin=WEB, timing=NIGHTLY)
+    harness.service.request_on_hosts(
+        look, RequestTerms("dora", WEB, timing=NIGHTLY), host_pattern=""
+    )
     harness.run_queued_work()
 
 

@@ -14,17 +14,14 @@ from bot.audit import change_log, events
 from bot.audit.event_type import UnknownEvent
 from bot.db import break_glass, locks
 from bot.db.database import Database
-from bot.features.drift import rows as drift
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.actions import ScheduleActions
 from bot.model.run import RequestTerms, Run
-from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.signing import SigningKey
 from tests.bot.databases import (
     create_postgresql_database,
     create_sqlite_database,
     skip_fsync,
 )
+from tests.bot.features.tables import collect
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.playground.postgres import Postgres
 from tests.policies import get_starter_rules
@@ -54,16 +51,16 @@ def restricted_rules(view: str = RESTRICTED_RULES) -> str:
 
 @dataclass
 class RestrictedHarness:
-    """hidden: runs that dora may not view, by kind. shown: one that she may."""
+    """hidden: runs that dora may not view, by kind. shown: one that she may.
+
+    records: of features, by what the tables of routes call them: the number of one that she may
+    not view, and of one that she may.
+    """
 
     harness: Harness
     hidden: Mapping[str, Run]
     shown: Run
-    schedule: int
-    shown_schedule: int
-    key: int
-    """A watched value that dora may not view."""
-    shown_key: int
+    records: Mapping[str, tuple[int, int]]
 
 
 @contextmanager
@@ -118,20 +115,15 @@ def fill(harness: Harness) -> RestrictedHarness:
     harness.run_queued_work()
     waiting = harness.request(_set_lamp("lb2"), "stan", why)
     shown = harness.request(_set_lamp("web1"), "olga", f"a {SHOWN} reason")
-    hidden_schedule = _schedule(harness, "lb1", HIDDEN, "adam")
-    shown_schedule = _schedule(harness, "web1", SHOWN, "olga")
+    records = {
+        kind: (add_record(harness, done, HIDDEN), add_record(harness, shown, SHOWN))
+        for kind, add_record in collect("RECORDS").items()
+    }
     with harness.database.transaction() as tx:
         locks.take_lock(tx, "lb2", waiting.id)
         for run, person, words in ((done, "adam", why), (shown, "olga", f"a {SHOWN} reason")):
             break_glass.request_break_glass(tx, run=run.id, person=person, reason=words)
             break_glass.activate_break_glass(tx, run.id, until=tx.now, factor="")
-        for run, name in ((done, HIDDEN), (shown, SHOWN)):
-            drift.set_key(tx, run.host, name, run=run.id, set_value=name, next_at=tx.now)
-        key, shown_key = (
-            one.id
-            for host, name in (("lb1", HIDDEN), ("web1", SHOWN))
-            if (one := drift.find_key(tx, host, name))
-        )
         change_log.append_entry(
             tx, UnknownEvent(kind="banned", facts={"reason": why}), person="stan"
         )
@@ -139,9 +131,7 @@ def fill(harness: Harness) -> RestrictedHarness:
             tx, events.ExternalEvent(title=why, source="alerts", occurred_at=tx.now), host="lb1"
         )
     hidden = {"done": done, "check": check, "both": both, "pending": waiting}
-    return RestrictedHarness(
-        harness, hidden, shown, hidden_schedule, shown_schedule, key, shown_key
-    )
+    return RestrictedHarness(harness, hidden, shown, records)
 
 
 def mask_number(number: int, text: str) -> str:
@@ -151,17 +141,3 @@ def mask_number(number: int, text: str) -> str:
 
 def _set_lamp(host: str, value: str = "on") -> SetSwitch:
     return SetSwitch(host=host, name="lamp", value=value)
-
-
-def _schedule(harness: Harness, host: str, name: str, person: str) -> int:
-    run = harness.service.bind(ScheduleActions).request_schedule(
-        [ShowSwitches(host=host)],
-        host_pattern="",
-        person=person,
-        origin=WEB,
-        timing=ScheduleTiming(name, parse_cron("0 3 * * *", "UTC")),
-        reason=f"a {name} reason",
-    )
-    harness.run_queued_work()
-    with harness.database.reading() as tx:
-        return next(one.id for one in schedules.list_schedules(tx) if one.run == run.id)

@@ -15,7 +15,6 @@ from bot.db.database import Transaction
 from bot.db.home_queue import Home
 from bot.db.runs import NoSuchRun
 from bot.features.mcp.results import RunResult
-from bot.features.schedules.actions import ScheduleActions
 from bot.model.run import RequestTerms, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.queries.run_view import RunView, Viewer, build_run_view
@@ -104,8 +103,8 @@ def _add_runs_through_the_service(harness: Harness) -> None:
     lamps = [SetSwitch(host=host, name="fan", value="on") for host in ("lb1", "lb2")]
     service.request_on_hosts(lamps, RequestTerms("dora", WEB, plan_only=True), host_pattern="lb*")
     for host in ("lb1", "web1"):
-        service.bind(ScheduleActions).request_schedule(
-            [ShowSwitches(host=host)], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
+        service.request_on_hosts(
+            [ShowSwitches(host=host)], RequestTerms("dora", WEB, timing=NIGHTLY), host_pattern=""
         )
     harness.run_queued_work()
 

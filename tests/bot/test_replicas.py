@@ -25,7 +25,6 @@ from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.runs import ConcurrentUpdateError
 from bot.features.schedules import rows as schedules
 from bot.features.schedules import runner
-from bot.features.schedules.actions import ScheduleActions
 from bot.model import signing
 from bot.model.errors import TooLate
 from bot.model.run import RequestTerms, State
@@ -388,8 +387,8 @@ def _add_overdue_schedule(service: KeyturnService, database: Database) -> int:
     hours = parse_cron(f"0 {','.join(map(str, at))} * * *", "UTC")
     timing = ScheduleTiming("tick", hours, overlap=Overlap.QUEUE, catch_up=TICKS)
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
-    run = service.bind(ScheduleActions).request_schedule(
-        [lamp], host_pattern="", person="dora", origin=WEB, timing=timing
+    run = service.request_on_hosts(
+        [lamp], RequestTerms("dora", WEB, timing=timing), host_pattern=""
     )
     service.advancer.advance_run(run.id)
     with database.reading() as tx:

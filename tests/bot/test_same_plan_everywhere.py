@@ -9,8 +9,7 @@ import pytest
 from bot.cli.formatting import format_run_details
 from bot.features.schedules import approval
 from bot.features.schedules import rows as schedules
-from bot.features.schedules.actions import ScheduleActions
-from bot.model.run import Run, State
+from bot.model.run import RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
@@ -60,8 +59,8 @@ each_door = pytest.mark.parametrize("door", DOORS)
 
 def _schedule(harness: Harness, *what: AnyRunbook) -> Run:
     spelled = "lb*" if len(what) > 1 else ""
-    run = harness.service.bind(ScheduleActions).request_schedule(
-        what, host_pattern=spelled, person="dora", origin=WEB, timing=HOURLY
+    run = harness.service.request_on_hosts(
+        what, RequestTerms("dora", WEB, timing=HOURLY), host_pattern=spelled
     )
     harness.run_queued_work()
     return harness.get_run(run.id)

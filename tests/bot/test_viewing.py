@@ -19,7 +19,6 @@ from bot.db.search import RunFilter
 from bot.db.time_counts import get_period
 from bot.execution import planner, questions
 from bot.execution.questions import create_query_function
-from bot.features.schedules import rows as schedules
 from bot.model import request_form
 from bot.model.errors import NotAllowed
 from bot.model.run import Decision, RequestTerms, Run
@@ -335,16 +334,6 @@ def test_timeline_shows_only_viewable_runs(restricted: RestrictedHarness):
 
     assert happened("dora") == {restricted.shown.id}
     assert happened("adam") > {restricted.shown.id, restricted.hidden["done"].id}
-
-
-def test_schedule_is_listed_for_those_who_may_view_its_request(restricted: RestrictedHarness):
-    def listed(person: str) -> set[int]:
-        sight = restricted.harness.policies.get_policy().get_view_rights(person)
-        with restricted.harness.database.reading(sight) as tx:
-            return {one.id for one in schedules.list_schedules(tx)}
-
-    assert listed("dora") == {restricted.shown_schedule}
-    assert listed("adam") == {restricted.shown_schedule, restricted.schedule}
 
 
 def test_person_cannot_approve_a_run_that_they_cannot_view(harness: Harness):

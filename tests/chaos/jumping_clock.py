@@ -19,7 +19,7 @@ from sqlalchemy import select
 
 from bot.db import tables
 from bot.features.schedules import runner
-from bot.features.schedules.actions import ScheduleActions
+from bot.model.run import RequestTerms
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
@@ -60,8 +60,8 @@ class ScheduleSimulation:
     def _create_schedule(self, n: int, zone: str) -> int:
         runbook = SetSwitch(host="lb1", name=f"z{n}", value="on")
         timing = ScheduleTiming(zone, parse_cron(_CRON, zone))
-        run = self.harness.service.bind(ScheduleActions).request_schedule(
-            [runbook], host_pattern="", person="dora", origin=WEB, timing=timing
+        run = self.harness.service.request_on_hosts(
+            [runbook], RequestTerms("dora", WEB, timing=timing), host_pattern=""
         )
         self.harness.run_queued_work()
         self.harness.approve(self.harness.get_run(run.id))

@@ -17,7 +17,6 @@ from bot.db import migrations, outbox, runs, tables
 from bot.db.database import Database, Transaction
 from bot.db.host_contacts import ContactRecorder
 from bot.features import load_hooks
-from bot.features.schedules.actions import ScheduleActions
 from bot.model import request_form, signing
 from bot.model.run import RequestOrigin, RequestTerms, State
 from bot.model.schedule import parse_timing
@@ -142,13 +141,15 @@ def request_open_runs(service: KeyturnService) -> None:
     ):
         request = _parse(words)
         service.request_run(request, RequestTerms(person, web, reason, plan_only=plan_only))
-    service.bind(ScheduleActions).request_schedule(
+    service.request_on_hosts(
         [_parse("hidepid show nas1")],
+        RequestTerms(
+            "stan",
+            web,
+            reason="the audit asks for it each night",
+            timing=parse_timing("nightly audit", {"cron": "0 3 * * *"}, zone="UTC"),
+        ),
         host_pattern="",
-        person="stan",
-        origin=web,
-        reason="the audit asks for it each night",
-        timing=parse_timing("nightly audit", {"cron": "0 3 * * *"}, zone="UTC"),
     )
 
 

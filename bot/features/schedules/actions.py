@@ -1,6 +1,6 @@
-"""Request, suspend, resume, end and take over schedules."""
+"""Suspend, resume, end and take over schedules."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from bot.audit import change_log, events
@@ -8,13 +8,11 @@ from bot.db import runs
 from bot.features.schedules import approval, rows
 from bot.features.schedules.rows import Schedule
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
-from bot.model.run import RequestOrigin, RequestTerms, Run
-from bot.model.schedule import ScheduleState, ScheduleTiming
+from bot.model.run import RequestOrigin, Run
+from bot.model.schedule import ScheduleState
 from bot.policy import Policy
-from bot.workflow import requests
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import record_request, shorten_reason
-from runbooks import AnyRunbook
 
 # What the log records when a schedule comes into a state.
 SCHEDULE_STATE_EVENTS: Mapping[ScheduleState, type[events.ScheduleChanged]] = {
@@ -33,25 +31,6 @@ class ScheduleActions:
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
-
-    def request_schedule(
-        self,
-        runbooks: Sequence[AnyRunbook],
-        *,
-        host_pattern: str,
-        person: str,
-        origin: RequestOrigin,
-        timing: ScheduleTiming,
-        reason: str = "",
-        plan_only: bool = False,
-    ) -> Run:
-        """Request a schedule. host_pattern: several hosts as typed; "" for one host."""
-        terms = RequestTerms(person, origin, reason, timing=timing, plan_only=plan_only)
-        if host_pattern:
-            return requests.create_fanout_request(
-                self._context, runbooks, terms, host_pattern=host_pattern
-            )
-        return requests.create_request(self._context, runbooks[0], terms)
 
     def suspend_schedule(self, number: int, *, person: str, reason: str = "") -> Schedule:
         """Suspend a schedule until it is resumed."""

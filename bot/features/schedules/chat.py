@@ -9,7 +9,7 @@ from bot.features.schedules.actions import ScheduleActions
 from bot.features.schedules.rows import Fire, Schedule
 from bot.model import request_form
 from bot.model.request_form import InvalidValuesError
-from bot.model.run import RequestOrigin, Run
+from bot.model.run import RequestOrigin, RequestTerms, Run
 from bot.model.schedule import SETTING_HINTS, ScheduleState, parse_timing
 from bot.model.text import format_count
 from bot.service import KeyturnService
@@ -75,7 +75,8 @@ class ScheduleCommands:
     """Answers commands about schedules, with None if the card that follows is the answer."""
 
     def __init__(self, service: KeyturnService, database: Database) -> None:
-        self._database, self._keeping = database, service.bind(ScheduleActions)
+        self._service, self._database = service, database
+        self._keeping = service.bind(ScheduleActions)
         self._actions: Mapping[str, Callable[[int, TypedCommand], Message | None]] = {
             "suspend": self._suspend_schedule,
             "resume": self._resume_schedule,
@@ -136,13 +137,10 @@ class ScheduleCommands:
             )
         except InvalidValuesError as problem:
             return replies.render_invalid_values(runbook, problem)
-        run = self._keeping.request_schedule(
+        run = self._service.request_on_hosts(
             requests,
+            RequestTerms(command.person, command.origin, reason=command.reason, timing=wanted),
             host_pattern=spelled,
-            person=command.person,
-            origin=command.origin,
-            timing=wanted,
-            reason=command.reason,
         )
         return replies.build_reply_if_ended(run)
 

@@ -74,9 +74,8 @@ def request_schedule(
     For example: keyturn schedule add "monthly scrub" --cron "0 3 1 * *" --zone Europe/Amsterdam
     --as stan -- zfs scrub start nas1 tank
     """
-    from bot.features.schedules.actions import ScheduleActions
     from bot.model import request_form
-    from bot.model.run import RequestOrigin
+    from bot.model.run import RequestOrigin, RequestTerms
     from bot.model.schedule import SETTING_HINTS, parse_timing
 
     settings = {key: str(options[key.replace("-", "_")]) for key in SETTING_HINTS}
@@ -93,13 +92,10 @@ def request_schedule(
             click.echo(line, err=wants_json())
         if not options["yes"]:
             click.confirm("Request this schedule?", abort=True, err=True)
-        run = service.bind(ScheduleActions).request_schedule(
+        run = service.request_on_hosts(
             requests,
+            RequestTerms(person, RequestOrigin("cli"), reason=options["reason"], timing=timing),
             host_pattern=host_pattern,
-            person=person,
-            origin=RequestOrigin("cli"),
-            reason=options["reason"],
-            timing=timing,
         )
     _print_schedule_run(environment, run)
 

@@ -20,7 +20,7 @@ from bot.features.schedules.readings import (
 from bot.features.schedules.rows import Fire, Schedule
 from bot.model import request_form
 from bot.model.request_form import RequestSyntaxError
-from bot.model.run import Run
+from bot.model.run import RequestTerms, Run
 from bot.model.run_states import StatusDisplay, Tone
 from bot.model.schedule import (
     SETTING_HINTS,
@@ -183,14 +183,16 @@ def request_schedule(visit: Visit) -> Response:
         return _render_form(visit, typed, problems)
     try:
         host_pattern, requests = _parse_request(visit, typed["request"])
-        run = visit.service.bind(ScheduleActions).request_schedule(
+        run = visit.service.request_on_hosts(
             requests,
+            RequestTerms(
+                visit.person,
+                visit.origin,
+                reason=typed["reason"],
+                timing=parse_timing(typed["name"], _get_settings(typed), zone="UTC"),
+                plan_only=True,
+            ),
             host_pattern=host_pattern,
-            person=visit.person,
-            origin=visit.origin,
-            timing=parse_timing(typed["name"], _get_settings(typed), zone="UTC"),
-            reason=typed["reason"],
-            plan_only=True,
         )
     except DomainError as error:
         return _render_form(visit, typed, {}, refusal=error)

@@ -32,7 +32,7 @@ from bot.features.schedules.readings import (
     list_recent_schedules,
 )
 from bot.features.schedules.rows import Schedule
-from bot.model.run import Run
+from bot.model.run import RequestTerms, Run
 from bot.model.schedule import FireOutcome, ScheduleState, parse_cron, parse_timing
 
 router = APIRouter(prefix="/schedules", tags=["schedules"], route_class=IdempotentRoute)
@@ -168,13 +168,10 @@ def request_schedule(
     """Returns the run with which the schedule is approved."""
     timing = parse_timing(body.name, body.settings, zone="UTC")
     host_pattern, requests = body.parse(caller.policy)
-    run = parts.service.bind(ScheduleActions).request_schedule(
+    run = parts.service.request_on_hosts(
         requests,
+        RequestTerms(caller.id, caller.origin, reason=body.reason, timing=timing),
         host_pattern=host_pattern,
-        person=caller.id,
-        origin=caller.origin,
-        timing=timing,
-        reason=body.reason,
     )
     return records.respond_with_new_run(parts, caller, run, response)
 

@@ -131,18 +131,6 @@ def test_api_describes_the_policy_of_everyone_or_one_person(api_harness: ApiHarn
     assert program.get("/policy", params={"person": "eve"}).status_code == 422
 
 
-def test_api_describes_a_cron_expression_and_its_next_times(api_harness: ApiHarness):
-    program = api_harness.program("dora")
-    cron = program.get("/calendar/cron", params={"cron": "0 3 1 * *", "count": 3}).json()
-    assert cron["description"].startswith("At 03:00 on the first day of every month")
-    assert len(cron["next"]) == 3
-    assert cron["next"] == sorted(cron["next"])
-    for wrong in ({"cron": "often"}, {"cron": "0 3 1 * *", "zone": "Mars"}, {}):
-        assert program.get("/calendar/cron", params=wrong).status_code == 422
-    wrong_zone = program.get("/calendar", params={"zone": "Paris"})
-    assert (wrong_zone.status_code, "Europe/Paris" in wrong_zone.text) == (422, True)
-
-
 def test_api_requests_erasure_of_output_but_does_not_erase(api_harness: ApiHarness):
     with api_harness.database.transaction() as tx:
         run = start_run(tx, approve(tx, add_pending_run(tx, add_requested_run(tx)), reason="go"))

@@ -12,7 +12,6 @@ from bot.audit.event_type import UnknownEvent
 from bot.model.run import State
 from tests.bot.api.conftest import API, ApiHarness
 from tests.bot.bogus_entry import add_bogus_entry
-from tests.bot.features.schedules.due import record_missed_moments
 from tests.bot.web.sample_runs import add_requested_run, add_sample_runs
 from tests.policies import INVENTORY
 from tests.ticket_system import require_unreachable_tickets
@@ -462,31 +461,6 @@ def test_api_lists_runbook_fields_and_hosts_with_owners(api_harness: ApiHarness)
     assert [host["name"] for host in hosts] == ["lb1", "lb2"]
     assert hosts[0]["owners"] == ["olga", "adam"]
     assert "keys/" not in program.get("/hosts").text
-
-
-def test_api_schedule_is_requested_suspended_resumed_and_ended(api_harness: ApiHarness):
-    dora = api_harness.program("dora", "request")
-    body = {"request": "toy show lb1", "name": "a look", "cron": "0 3 1 * *", "reason": "habit"}
-    add_requested_run = dora.post("/schedules", json=body)
-    assert add_requested_run.status_code == 202
-    assert "first day of every month" in add_requested_run.json()["schedule"]["when"]
-    api_harness.harness.run_queued_work()
-    [schedule] = dora.get("/schedules").json()["schedules"]
-    assert dora.get("/schedules?ended=all").json() == {"schedules": [schedule], "ended_before": 0}
-    assert dora.get("/schedules?ended=often").status_code == 422
-    assert (schedule["name"], schedule["state"], len(schedule["next"])) == ("a look", "active", 5)
-    at = f"/schedules/{schedule['id']}"
-    record_missed_moments(api_harness.database, schedule["id"], times=2)
-    [listed] = dora.get("/schedules").json()["schedules"]
-    assert (schedule["missed"], listed["missed"], dora.get(at).json()["missed"]) == (0, 2, 2)
-    assert dora.post(f"{at}/suspend", json={}).json()["state"] == "suspended"
-    assert dora.post(f"{at}/resume").json()["state"] == "active"
-    assert api_harness.program("stan", "request").post(f"{at}/end", json={}).status_code == 403
-    assert dora.post(f"{at}/end", json={}).json()["state"] == "ended"
-    kinds = api_harness.harness.list_entry_kinds()
-    for kind in ("schedule suspended", "schedule resumed", "schedule ended"):
-        assert kinds[kinds.index(kind) - 1] == "token used"
-    assert dora.post("/schedules", json=body | {"cron": "often"}).status_code == 422
 
 
 def test_api_says_which_entry_of_the_change_log_is_not_ours(api_harness: ApiHarness):

@@ -663,18 +663,7 @@ def test_counter_proposal_prints_both_values_and_the_accept_command(cli_service:
     assert cli_service.type("dora", "accept", str(run.id), "0" * 10).exit_code == 1
 
 
-def test_calendar_and_views_commands_list_due_times_and_saved_views(cli_service: CliService):
-    assert len(cli_service.read_json("dora", "calendar", "--days", "3")["days"]) == 3
-    # At every moment it is another day there.
-    first, last = (
-        json.loads(cli_service.type("dora", "calendar", "--json", TZ=zone).stdout)["days"][0][
-            "date"
-        ]
-        for zone in ("Etc/GMT+12", "Pacific/Kiritimati")
-    )
-    assert first < last
-    nothing = cli_service.type("dora", "calendar", "--days", "1")
-    assert (nothing.exit_code, nothing.stderr) == (0, "No due times and no freezes.\n")
+def test_views_command_lists_saved_views(cli_service: CliService):
     assert cli_service.type("dora", "views").stderr == "No saved views.\n"
     with cli_service.service.keyturn.database.transaction() as tx:
         kept = saved_views.store_view(

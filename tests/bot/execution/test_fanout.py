@@ -9,7 +9,6 @@ import pytest
 
 from bot.db import locks, runs, search
 from bot.execution import fanout
-from bot.features.schedules.actions import ScheduleActions
 from bot.integrations import webhook_queue
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
@@ -451,8 +450,8 @@ def test_preview_of_a_check_of_several_areas_is_one_answer(crowd: Harness):
 def test_schedule_of_a_check_of_several_areas_is_rejected(crowd: Harness):
     requests = [ShowSwitches(host=name) for name in ("lb1", "web1")]
     with pytest.raises(InvalidRequestError, match="request each area"):
-        crowd.service.bind(ScheduleActions).request_schedule(
-            requests, host_pattern="*", person="dora", origin=WEB, timing=HOURLY
+        crowd.service.request_on_hosts(
+            requests, RequestTerms("dora", WEB, timing=HOURLY), host_pattern="*"
         )
 
 

@@ -8,10 +8,8 @@ import pytest
 
 from bot.db import outbox, runs
 from bot.db.database import Transaction
-from bot.features.schedules.actions import ScheduleActions
 from bot.model.errors import NotAllowed, TooLate
 from bot.model.run import RequestTerms, Run, State
-from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import PolicyDirectory
 from bot.policy.freezes import FreezeList
 from bot.service import KeyturnService
@@ -32,7 +30,7 @@ def _set_lamp(host: str) -> SetSwitch:
     return SetSwitch(host=host, name="lamp", value="on")
 
 
-def _change_rules(policy: PolicyDirectory) -> None:
+def change_rules(policy: PolicyDirectory) -> None:
     """Change the rules that apply to requests."""
     rules = policy.path / "policy.cedar"
     changed = re.sub(
@@ -50,7 +48,7 @@ def _add_policy_comment(policy: PolicyDirectory) -> None:
     rules.write_text(f"{rules.read_text()}\n// a remark\n")
 
 
-def _end_outdated_plans(harness: Harness) -> list[Run]:
+def end_outdated_plans(harness: Harness) -> list[Run]:
     """Do as the clock does every few seconds."""
     harness.service.advancer.record_policy_change()
     return harness.service.advancer.end_outdated_plans()
@@ -64,7 +62,7 @@ class TestApprovalUnderEarlierPolicy:
     def test_approval_of_a_plan_under_an_earlier_policy_is_rejected(self, db_harness: Harness):
         harness = db_harness
         run = harness.request(LAMP_ON)
-        _change_rules(harness.policies)
+        change_rules(harness.policies)
         with pytest.raises(TooLate, match=r"under an earlier policy.*can re-plan it"):
             harness.approve(run)
         with harness.database.reading() as tx:
@@ -76,7 +74,7 @@ class TestApprovalUnderEarlierPolicy:
         self, harness: Harness, monkeypatch: pytest.MonkeyPatch
     ):
         run = harness.request(LAMP_ON)
-        _change_rules(harness.policies)
+        change_rules(harness.policies)
         monkeypatch.setattr(approvals, "is_plan_outdated", _never)
         ended = harness.approve(run)
         assert (ended.state, ended.summary) == (State.STALE, ANEW)
@@ -87,7 +85,7 @@ class TestApprovalUnderEarlierPolicy:
         rules.write_text(rules.read_text().replace('@approvals("1")', '@approvals("2")'))
         run = harness.request(LAMP_ON)
         assert harness.approve(run, "olga").state is State.PENDING
-        _change_rules(harness.policies)
+        change_rules(harness.policies)
         with pytest.raises(TooLate, match="can re-plan it"):
             harness.approve(run, "adam")
 
@@ -95,7 +93,7 @@ class TestApprovalUnderEarlierPolicy:
         self, harness: Harness
     ):
         run = harness.request(LAMP_ON)
-        _change_rules(harness.policies)
+        change_rules(harness.policies)
         with pytest.raises(NotAllowed, match="Those who can"):
             harness.approve(run, "stan")
         assert harness.list_entry_kinds(run)[-1] == "approval refused"
@@ -104,13 +102,13 @@ class TestApprovalUnderEarlierPolicy:
         run = harness.request(LAMP_ON)
         rules = harness.policies.path / "policy.cedar"
         shown = rules.read_text()
-        _change_rules(harness.policies)
+        change_rules(harness.policies)
         rules.write_text(shown)
         assert harness.approve(run).state is State.SUCCEEDED
 
     def test_denial_counts_although_the_policy_changed(self, harness: Harness):
         run = harness.request(LAMP_ON)
-        _change_rules(harness.policies)
+        change_rules(harness.policies)
         assert harness.service.deny_run(run.id, person="olga", reason="no").state is State.DENIED
 
 
@@ -122,7 +120,7 @@ class TestPolicyChangeWithoutEffect:
         run = harness.request(LAMP_ON)
         harness.service.advancer.record_policy_change()
         _add_policy_comment(harness.policies)
-        assert _end_outdated_plans(harness) == []
+        assert end_outdated_plans(harness) == []
         assert harness.get_run(run.id).state is State.PENDING
         done = harness.approve(run)
         assert (done.state, harness.fleet.sent) == (State.SUCCEEDED, [("lb1", "set lamp on")])
@@ -135,7 +133,7 @@ class TestPolicyChangeWithoutEffect:
         )
         harness.run_queued_work()
         _add_policy_comment(harness.policies)
-        assert _end_outdated_plans(harness) == []
+        assert end_outdated_plans(harness) == []
         assert harness.approve(harness.get_run(parent.id)).state is State.SUCCEEDED
 
     @pytest.mark.parametrize(
@@ -155,7 +153,7 @@ class TestPolicyChangeWithoutEffect:
         text = path.read_text()
         assert old in text
         path.write_text(text.replace(old, new))
-        assert [ended.id for ended in _end_outdated_plans(harness)] == [run.id]
+        assert [ended.id for ended in end_outdated_plans(harness)] == [run.id]
 
 
 class TestBreakGlassUnderEarlierPolicy:
@@ -165,7 +163,7 @@ class TestBreakGlassUnderEarlierPolicy:
         harness.fleet.hosts["web1"] = {"lamp": "off"}
         app = enrol_and_step_up(harness, "adam")
         run = harness.request(_set_lamp("web1"), person="adam", reason="the cellar is dark")
-        _change_rules(harness.policies)
+        change_rules(harness.policies)
         harness.service.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=self.WHY
         )
@@ -192,26 +190,26 @@ class TestEndingOutdatedPlans:
         harness = db_harness
         harness.service.advancer.record_policy_change()
         run = harness.request(LAMP_ON)
-        assert _end_outdated_plans(harness) == []
+        assert end_outdated_plans(harness) == []
         with harness.database.transaction() as tx:
             for item in outbox.lock_pending_updates(tx):
                 outbox.mark_delivered(tx, item)
-        _change_rules(harness.policies)
-        assert [ended.id for ended in _end_outdated_plans(harness)] == [run.id]
+        change_rules(harness.policies)
+        assert [ended.id for ended in end_outdated_plans(harness)] == [run.id]
         ended = harness.get_run(run.id)
         assert (ended.state, ended.summary) == (State.STALE, ANEW)
         assert harness.list_entry_kinds(run)[-1] == "stale"
         with harness.database.reading() as tx:
             assert [item.run for item in outbox.list_pending_updates(tx)] == [run.id]
-        assert _end_outdated_plans(harness) == []
+        assert end_outdated_plans(harness) == []
 
     def test_pending_run_of_the_current_policy_is_not_ended(self, db_harness: Harness):
         harness = db_harness
         old = harness.request(LAMP_ON)
         harness.service.advancer.record_policy_change()
-        _change_rules(harness.policies)
+        change_rules(harness.policies)
         new = harness.request(_set_lamp("lb2"))
-        assert [ended.id for ended in _end_outdated_plans(harness)] == [old.id]
+        assert [ended.id for ended in end_outdated_plans(harness)] == [old.id]
         assert harness.approve(harness.get_run(new.id)).state is State.SUCCEEDED
 
     def test_approved_run_on_hold_under_an_earlier_policy_ends_stale(self, harness: Harness):
@@ -220,8 +218,8 @@ class TestEndingOutdatedPlans:
         )
         run = harness.approve(harness.request(LAMP_ON))
         assert run.state is State.QUEUED
-        _change_rules(harness.policies)
-        assert [ended.id for ended in _end_outdated_plans(harness)] == [run.id]
+        change_rules(harness.policies)
+        assert [ended.id for ended in end_outdated_plans(harness)] == [run.id]
         assert harness.get_run(run.id).state is State.STALE
 
     def test_approved_run_under_an_earlier_policy_ends_stale_after_the_freeze(
@@ -231,7 +229,7 @@ class TestEndingOutdatedPlans:
             'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
         )
         run = harness.approve(harness.request(LAMP_ON))
-        _change_rules(harness.policies)
+        change_rules(harness.policies)
         harness.policies.get_policy().freezes = FreezeList()
         harness.service.advancer.wake_stalled_runs()
         harness.run_queued_work()
@@ -246,8 +244,8 @@ class TestEndingOutdatedPlans:
             both, RequestTerms("dora", WEB), host_pattern="lb*"
         )
         harness.run_queued_work()
-        _change_rules(harness.policies)
-        assert [ended.id for ended in _end_outdated_plans(harness)] == [whole.id]
+        change_rules(harness.policies)
+        assert [ended.id for ended in end_outdated_plans(harness)] == [whole.id]
         with harness.database.reading() as tx:
             left = {part.state for part in runs.list_children(tx, whole.id)}
         assert left == {State.WITHDRAWN}
@@ -256,29 +254,18 @@ class TestEndingOutdatedPlans:
         seen: list[Run] = []
 
         def look(_host: str, _words: str) -> None:
-            _change_rules(harness.policies)
-            seen.extend(_end_outdated_plans(harness))
+            change_rules(harness.policies)
+            seen.extend(end_outdated_plans(harness))
 
         harness.fleet.after_send = look
         assert harness.approve(harness.request(LAMP_ON)).state is State.SUCCEEDED
         assert seen == []
 
-    def test_pending_schedule_under_an_earlier_policy_is_not_ended(self, db_harness: Harness):
-        harness = db_harness
-        hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
-        asked = harness.service.bind(ScheduleActions).request_schedule(
-            [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=hourly
-        )
-        harness.run_queued_work()
-        _change_rules(harness.policies)
-        assert _end_outdated_plans(harness) == []
-        assert harness.approve(harness.get_run(asked.id)).state is State.SUCCEEDED
-
     def test_pending_run_is_not_ended_while_the_policy_is_invalid(self, harness: Harness):
         run = harness.request(LAMP_ON)
         rules = harness.policies.path / "policy.cedar"
         rules.write_text("permit (")
-        assert _end_outdated_plans(harness) == []
+        assert end_outdated_plans(harness) == []
         assert harness.get_run(run.id).state is State.PENDING
 
 
@@ -290,9 +277,9 @@ class TestSeveralProcesses:
         policies = write_policy(tmp_path / "later")
         behind = replace(harness.context, policies=policies)
         late = replace(harness, service=KeyturnService(behind), context=behind, policies=policies)
-        _end_outdated_plans(harness)
-        _end_outdated_plans(late)
-        _change_rules(harness.policies)
+        end_outdated_plans(harness)
+        end_outdated_plans(late)
+        change_rules(harness.policies)
         return harness, late
 
     def test_process_with_the_old_policy_ends_no_run_of_the_new_policy(
@@ -301,10 +288,10 @@ class TestSeveralProcesses:
         new, late = self._two(db_harness, tmp_path)
         # Before the log tells of the new policy, and after.
         runs_of_new = [new.request(LAMP_ON)]
-        assert _end_outdated_plans(late) == []
-        _end_outdated_plans(new)
+        assert end_outdated_plans(late) == []
+        end_outdated_plans(new)
         runs_of_new.append(new.request(BreakSwitch(host="lb2", name="lamp")))
-        assert _end_outdated_plans(late) == []
+        assert end_outdated_plans(late) == []
         assert {new.get_run(run.id).state for run in runs_of_new} == {State.PENDING}
         # Nor is a key turned there: its gate would turn the plan away.
         with pytest.raises(TooLate, match="earlier policy"):
@@ -322,19 +309,19 @@ class TestSeveralProcesses:
             return search(tx, version, before=before + 3600 * 1_000_000)
 
         monkeypatch.setattr(runs, "list_planned_under_other_policies", whenever)
-        assert [ended.id for ended in _end_outdated_plans(late)] == [run.id]
+        assert [ended.id for ended in end_outdated_plans(late)] == [run.id]
 
     def test_policy_logged_last_ends_runs_of_other_policies(
         self, db_harness: Harness, tmp_path: Path
     ):
         new, late = self._two(db_harness, tmp_path)
         run = new.request(LAMP_ON)
-        _end_outdated_plans(new)
-        assert _end_outdated_plans(late) == []
+        end_outdated_plans(new)
+        assert end_outdated_plans(late) == []
         # Who has just started writes down what it finds.
         assert [
             ended.id
-            for ended in _end_outdated_plans(replace(late, service=KeyturnService(late.context)))
+            for ended in end_outdated_plans(replace(late, service=KeyturnService(late.context)))
         ] == [run.id]
 
     def test_process_with_the_new_policy_ends_runs_of_the_old_policy(
@@ -342,5 +329,5 @@ class TestSeveralProcesses:
     ):
         new, late = self._two(db_harness, tmp_path)
         run = late.request(LAMP_ON)
-        _end_outdated_plans(new)
+        end_outdated_plans(new)
         assert new.get_run(run.id).state is State.STALE

@@ -2,24 +2,17 @@
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
 from html import escape
 from typing import Any
 
 from sqlalchemy import update
 
-from bot.db import outbox, runs, tables
-from bot.features.drift import rows as drift
-from bot.features.drift.state import Candidate
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.rows import Schedule
-from bot.model.drift_state import DriftState
-from bot.model.schedule import ScheduleState
+from bot.db import runs, tables
 from bot.slack import modals
 from connectors.errors import CommandError
 from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.clock import MINUTE
-from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
+from tests.bot.features.tables import collect
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.hostile import BRIEF, HIDDEN, LOUD, SAID, forbid
@@ -41,9 +34,9 @@ class Walk:
         await self.requests()
         await self.decisions()
         await self.plans()
-        await self.drift()
         await self.mandates()
-        await self.schedules()
+        for walk in collect("CHAT_WALKS").values():
+            await walk(self)
         await self.forms()
         await self.glass()
         await self.homes()
@@ -115,29 +108,10 @@ class Walk:
         await self.say("runs lb1")
         await self.say("changed 5 minutes ago &lt;!here&gt;,lb1")
 
-    async def drift(self) -> None:
-        """Have a value changed outside, say so, and let people decide."""
-        harness, run = self.chat.harness, self._newest("toy echo lb1")
-        with harness.database.transaction() as tx:
-            drift.set_key(tx, "lb1", LOUD, run=run.id, set_value=LOUD, next_at=tx.now)
-            key = drift.find_key(tx, "lb1", LOUD)
-            assert key
-            events = Candidate(tx.now, "sudo", LOUD, LOUD), Candidate(0, "unread", "", LOUD)
-            changed = replace(key, state=DriftState.CHANGED, value=LOUD, digest="0" * 64)
-            drift.store_key(tx, replace(changed, candidates=events, announced_at=tx.now))
-            outbox.announce_run(tx, run.id)
-        await self.chat.settle()
-        n = key.id
-        await self.each("drift", "drift lb1", "drift SAID", f"drift {n}", "drift read lb1")
-        await self.each("drift read SAID", "drift expect SAID", f"drift expect {n} until SAID")
-        await self.say(f"drift restore {n} because SAID")
-        await self.say(f"drift adopt {n} because SAID", "U0OLGA")
-        await self.say(f"drift expect {n} until 3 days because SAID", "U0OLGA")
-
     async def decisions(self) -> None:
         """Remind, approve with a reason, run, follow up, undo, deny, counter and accept."""
         chat, service = self.chat, self.chat.harness.service
-        run = self._newest("toy echo lb1")
+        run = self.find_newest("toy echo lb1")
         with chat.harness.database.transaction() as tx:
             runs.amend_run(tx, runs.lock_run(tx, run.id), pending_since=tx.now - 31 * MINUTE)
         service.advancer.remind_approvers()
@@ -158,10 +132,10 @@ class Walk:
         await self.say(f"undo {run.id} because SAID")
         await self.each("undo person SAID", "undo person SAID since 2h", user="U0DORA")
         await self.each("undo person dora since SAID", "undo person olga since 1h", user="U0DORA")
-        other = self._newest("toy insist lb2 *")
+        other = self.find_newest("toy insist lb2 *")
         await self.say(f"counter {other.id} what='SAID x' because SAID", "U0OLGA")
         await self.say(f"accept {other.id + 1} SAID")
-        several = self._newest("toy echo lb*")
+        several = self.find_newest("toy echo lb*")
         await self.say(f"deny {several.id} SAID", "U0OLGA")
         await self.say(f"deny {several.id} SAID", "U0ADAM")
         await chat.settle()
@@ -171,16 +145,16 @@ class Walk:
         chat = self.chat
         await self.say("plan SAID")
         await self.say("plan toy set nas1 lamp on")
-        long = self._newest("toy insist lb2 much")
+        long = self.find_newest("toy insist lb2 much")
         await self.say("plan toy echo lb2 'SAID y' because SAID")
-        discarded = self._newest("toy echo lb2")
+        discarded = self.find_newest("toy echo lb2")
         value = f"{discarded.id}:{discarded.short_digest}"
         await chat.press("discard", "U0DORA", message=chat.slack.posted[-1], value=value)
         service = chat.harness.service
         service.request_plan(long.id, person="dora", digest=long.digest)
         await chat.settle()
         await self.say("plan toy echo lb2 'SAID x' because SAID")
-        run = self._newest("toy echo lb2")
+        run = self.find_newest("toy echo lb2")
         card = next(one for one in reversed(chat.slack.posted) if "deny" in one.buttons)
         for one in (run, long):
             value = f"{one.id}:{one.short_digest}"
@@ -202,17 +176,6 @@ class Walk:
         )
         await self.say("toy echo lb2 'SAID' because SAID")
         await self.each("delegate end 1", "grant end 1")
-
-    async def schedules(self) -> None:
-        await self.each("schedule", "schedules")
-        await self.say('schedule "BRIEF" cron=@daily -- toy say lb1 because SAID')
-        await self.each("schedules", "schedule 1", "schedule 1 suspend because SAID")
-        await self.each("schedule 1", "schedule 1 resume", "schedule 1 take because SAID")
-        [schedule] = self._active()
-        make_due_now(self.chat.harness, schedule)
-        fire_due_schedules(self.chat.harness)
-        await self.chat.settle()
-        await self.each(f"schedule {schedule.id}", f"schedule {schedule.id} end because SAID")
 
     async def forms(self) -> None:
         """Open each form, look for options, hand in what does not fit and what does."""
@@ -240,7 +203,7 @@ class Walk:
         chat = self.chat
         app = enrol_and_step_up(chat.harness, "adam")
         await self.say("break-glass toy set web1 lamp on because SAID", "U0ADAM")
-        run = self._newest("toy set web1")
+        run = self.find_newest("toy set web1")
         chat.harness.service.break_glass.activate_break_glass(
             run.id, person="adam", session=app.session, digest=run.digest, reason=LOUD
         )
@@ -248,7 +211,7 @@ class Walk:
         await self.say(f"review {run.id} SAID", "U0OLGA")
         # A plan that needs no approval needs no break-glass either.
         await self.say("plan toy set lb1 fan on", "U0OLGA")
-        shown = self._newest("toy set lb1")
+        shown = self.find_newest("toy set lb1")
         await self.say(f"break-glass {shown.id} because all customers see an error page", "U0OLGA")
 
     async def homes(self) -> None:
@@ -273,7 +236,7 @@ class Walk:
 
         fleet.before_send = fail
         await self.say("toy set lb2 lamp on because SAID", "U0OLGA")
-        run = self._newest("toy set lb2")
+        run = self.find_newest("toy set lb2")
         await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0ADAM")
         fleet.before_query = fail
         await self.say("toy say lb1")
@@ -289,7 +252,7 @@ class Walk:
         await self.each("stop all because SAID", "runs", user="U0ADAM")
         await self.say("toy set lb1 fan on because SAID")
         await self.each("resume because SAID", "ban stan because SAID", "unban stan because SAID")
-        run = self._newest("toy")
+        run = self.find_newest("toy")
         await self.say(f"stop {run.id} because SAID")
 
     async def reasons(self) -> None:
@@ -305,17 +268,11 @@ class Walk:
         require_unreachable_tickets(self.chat.harness.policies.path)
         await self.each("toy set", "toy set lb1 lamp on ticket=SAID because SAID")
 
-    def _newest(self, request: str) -> Any:
+    def find_newest(self, request: str) -> Any:
         with self.chat.harness.database.reading() as tx:
             run_list = [runs.get_run(tx, one.id) for one in runs.list_unfinished(tx)] + _ended(tx)
         asked = [one for one in run_list if one.parent is None and one.title.startswith(request)]
         return max(asked, key=lambda one: one.id)
-
-    def _active(self) -> list[Schedule]:
-        with self.chat.harness.database.reading() as tx:
-            return [
-                one for one in schedules.list_schedules(tx) if one.state is ScheduleState.ACTIVE
-            ]
 
     async def _in_form(
         self, kind: str, name: str, values: Mapping[str, str], **other: Any

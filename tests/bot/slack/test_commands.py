@@ -151,7 +151,7 @@ async def test_request_names_all_invalid_values_at_once(chat: Chat):
         ("undo person dora since 2h", "No run of these can be undone"),
         ("withdraw 7", "There is no run 7."),
         ("aprove 7 0123456789", "Unknown command 'aprove': did you mean /keyturn approve?"),
-        ("schedul", "did you mean /keyturn schedule?"),
+        ("withdra", "did you mean /keyturn withdraw?"),
         ("toy sett lb1 lamp on", "Did you mean: toy set"),
         ("runs lb9", "No run contains 'lb9', and there is no host 'lb9' in the inventory: did"),
         ("runs lb1 203.0.113.9", "No run contains '203.0.113.9'"),

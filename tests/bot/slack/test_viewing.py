@@ -9,6 +9,7 @@ from bot.features import load_chat
 from bot.model.run import State
 from bot.slack.commands import SlackCommands
 from bot.slack.run_facts import SlackRunViewBuilder
+from tests.bot.features.tables import collect
 from tests.bot.restricted_view import HIDDEN, SHOWN, RestrictedHarness, open_restricted_harness
 from tests.bot.slack.chat import PAGES, Chat, open_chat
 from tests.bot.slack.test_commands import words
@@ -18,7 +19,15 @@ from tests.policies import TEAM
 
 pytestmark = pytest.mark.anyio
 
-# What somebody types about a run or a schedule: one that may not be viewed is none.
+VIEWING = collect("CHAT_VIEWING")
+
+
+def _of(decision: str) -> list[str]:
+    return [text for text, decided in VIEWING.items() if decided == decision]
+
+
+RECORDS = sorted(collect("RECORDS"))
+# What somebody types about a run: one that may not be viewed is none.
 ABOUT_ONE = (
     "run {run}",
     "approve {run}",
@@ -35,23 +44,15 @@ ABOUT_ONE = (
     "counter {run} value=off",
     "accept {run} 0123456789",
     "stop {run}",
-    "drift {key}",
-    "drift restore {key}",
-    "drift adopt {key} because it is right",
-    "drift expect {key} until 3 days because of a test",
-    "schedule {schedule}",
-    "schedule suspend {schedule}",
-    "schedule resume {schedule}",
-    "schedule end {schedule}",
-    "schedule take {schedule}",
 )
 LISTS = (
-    *("runs", "runs lb1", f"runs {HIDDEN}", "changed now", "changed now lb1", "schedules"),
-    *("drift", "drift lb1"),
+    *("runs", "runs lb1", f"runs {HIDDEN}", "changed now", "changed now lb1"),
+    *_of("leaves out"),
 )
 TELLS_OF_NONE = (
     *("", "help", "web", "can-i toy set lb1", "delegate", "delegations", "grant", "grants"),
-    *("resume", "ban", "unban", "schedule", "freeze", "freezes", "who", "who lb1", "tree"),
+    *("resume", "ban", "unban", "freeze", "freezes", "who", "who lb1", "tree"),
+    *_of("tells of none"),
 )
 # Makes a run of the person's own, which they may view.
 REQUESTS = ("privately toy show lb1", "plan toy set web1 lamp on")
@@ -78,7 +79,7 @@ async def test_viewing_test_covers_every_slack_command(chat: Chat):
     known = SlackCommands(
         harness.service, harness.database, harness.policies, run_views, load_chat()
     ).command_words
-    decided = (*ABOUT_ONE, *LISTS, *TELLS_OF_NONE, *REQUESTS)
+    decided = (*ABOUT_ONE, *LISTS, *TELLS_OF_NONE, *REQUESTS, *VIEWING)
     assert {text.split(" ")[0] for text in decided} == {"", *known}
 
 
@@ -87,14 +88,24 @@ async def test_slack_command_answers_for_a_hidden_run_as_for_a_missing_one(
     restricted: tuple[RestrictedHarness, Chat], text: str
 ):
     harness, chat = restricted
-    absent = await type_command(chat, text.format(run=ABSENT, schedule=ABSENT, key=ABSENT))
+    absent = await type_command(chat, text.format(run=ABSENT))
     for run in harness.hidden.values():
-        typed = text.format(run=run.id, schedule=harness.schedule, key=harness.key)
-        number = run.id
-        for word, other in (("schedule", harness.schedule), ("drift", harness.key)):
-            number = other if word in text else number
-        assert (await type_command(chat, typed)).replace(f" {number}", f" {ABSENT}") == absent
+        answer = await type_command(chat, text.format(run=run.id))
+        assert answer.replace(f" {run.id}", f" {ABSENT}") == absent
     assert harness.harness.get_run(harness.hidden["pending"].id).state is State.PENDING
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [(text, kind) for kind in RECORDS for text in _of(kind)]
+)
+async def test_slack_command_answers_for_a_hidden_record_as_for_a_missing_one(
+    restricted: tuple[RestrictedHarness, Chat], text: str, kind: str
+):
+    harness, chat = restricted
+    hidden, _ = harness.records[kind]
+    absent = await type_command(chat, text.format(number=ABSENT))
+    answer = await type_command(chat, text.format(number=hidden))
+    assert answer.replace(f" {hidden}", f" {ABSENT}") == absent
 
 
 @pytest.mark.parametrize("text", LISTS)
@@ -106,7 +117,7 @@ async def test_slack_lists_leave_out_hidden_runs(
     assert HIDDEN not in reply.replace(text, "").replace(f"'{HIDDEN}'", "")
     assert "toy set lb1" not in reply
     assert "lb1" in (await type_command(chat, text, "U0ADAM"))
-    if text in {"runs", "changed now", "schedules"}:
+    if text in {"runs", "changed now"}:
         assert "web1" in reply
     assert harness
 

@@ -6,9 +6,9 @@ from html.parser import HTMLParser
 import pytest
 
 from bot.db import runs
-from bot.features.schedules.actions import ScheduleActions
 from bot.model.grant_words import NewGrant
-from tests.bot.features.schedules.test_pages import NIGHTLY
+from bot.model.run import RequestTerms
+from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import VOID
@@ -71,8 +71,9 @@ def site_with_everything(site: Site) -> Site:
     areas.write_text(areas.read_text().replace("title: the edge", "title: the front doors"))
     service = site.harness.service
     add_sample_runs(site.database)
-    service.bind(ScheduleActions).request_schedule(
-        [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
+    timing = ScheduleTiming("nightly look", parse_cron("0 3 * * *", "UTC"))
+    service.request_on_hosts(
+        [ShowSwitches(host="lb1")], RequestTerms("dora", WEB, timing=timing), host_pattern=""
     )
     site.harness.run_queued_work()
     with site.database.reading() as tx:

@@ -107,6 +107,8 @@ ROUTES = {
 # What they leave out has no words of its own: numbers, and the runs that hold a host.
 WORDLESS = {"/hosts", "/report", "/stream", "/search/suggestions"}
 ABSENT = 987_654
+# What features keep, by what the tables call it.
+RECORDS = sorted(collect("RECORDS"))
 
 
 @pytest.fixture(scope="module")
@@ -179,26 +181,18 @@ def test_page_of_a_hidden_run_answers_as_for_a_missing_run(
         assert _open(browser, method, path, used.shown.id)[0] != 404
 
 
-@pytest.mark.parametrize(("method", "path"), _of("schedule"))
-def test_page_of_a_hidden_schedule_answers_as_for_a_missing_schedule(
-    used: RestrictedHarness, used_site: Site, method: str, path: str
+@pytest.mark.parametrize(
+    ("method", "path", "kind"), [(*route, kind) for kind in RECORDS for route in _of(kind)]
+)
+def test_page_of_a_hidden_record_answers_as_for_a_missing_one(
+    used: RestrictedHarness, used_site: Site, method: str, path: str, kind: str
 ):
     browser = used_site.browser("dora")
+    hidden, shown = used.records[kind]
     absent = _open(browser, method, path, ABSENT)
     assert absent[0] == 404
-    assert _open(browser, method, path, used.schedule) == absent
-    assert _open(browser, method, path, used.shown_schedule)[0] != 404
-
-
-@pytest.mark.parametrize(("method", "path"), _of("value"))
-def test_page_of_a_hidden_watched_value_answers_as_for_a_missing_value(
-    used: RestrictedHarness, used_site: Site, method: str, path: str
-):
-    browser = used_site.browser("dora")
-    absent = _open(browser, method, path, ABSENT)
-    assert absent[0] == 404
-    assert _open(browser, method, path, used.key) == absent
-    assert _open(browser, method, path, used.shown_key)[0] != 404
+    assert _open(browser, method, path, hidden) == absent
+    assert _open(browser, method, path, shown)[0] != 404
 
 
 @pytest.mark.parametrize(("method", "path"), _of("leaves out"))
@@ -214,9 +208,7 @@ def test_list_pages_leave_out_hidden_runs(
         assert HIDDEN in whole or f"/runs/{restricted.hidden['done'].id}" in whole
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/runs", "/runs.csv", "/runs.json", "/changelog", "/schedules"]
-)
+@pytest.mark.parametrize("path", ["/", "/runs", "/runs.csv", "/runs.json", "/changelog"])
 def test_list_pages_show_runs_with_the_right_to_view(
     restricted: RestrictedHarness, restricted_site: Site, path: str
 ):
@@ -228,7 +220,7 @@ def test_list_pages_show_runs_with_the_right_to_view(
 def test_pages_about_no_run_show_no_hidden_run(
     used: RestrictedHarness, used_site: Site, method: str, path: str
 ):
-    assert HIDDEN not in _open(used_site.browser("dora"), method, path, used.schedule)[1]
+    assert HIDDEN not in _open(used_site.browser("dora"), method, path, used.hidden["done"].id)[1]
 
 
 @pytest.mark.parametrize(("method", "path"), _of("refuses"))

@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bot.db import locks, outbox, runs, search
-from bot.features.schedules.actions import ScheduleActions
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestTerms, Run, State
 from bot.model.schedule import ScheduleTiming, parse_cron
@@ -191,8 +190,8 @@ def test_plan_of_several_hosts_is_requested_as_one(db_harness: Harness):
 
 def test_plan_of_a_schedule_is_requested(harness: Harness):
     hourly = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
-    run = harness.service.bind(ScheduleActions).request_schedule(
-        [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=hourly, plan_only=True
+    run = harness.service.request_on_hosts(
+        [LAMP_ON], RequestTerms("dora", WEB, timing=hourly, plan_only=True), host_pattern=""
     )
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.PLANNED

@@ -15,14 +15,10 @@ from sqlalchemy import update
 from bot.audit import change_log
 from bot.db import runs, tables
 from bot.features.rebuild.actions import RebuildActions
-from bot.features.schedules import rows as schedules
-from bot.features.schedules.actions import ScheduleActions
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, RequestTerms, Run, State
-from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.sequence import UndoSelection
 from connectors.errors import CommandError
-from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules
 from tests.drift_keys import read_due_keys
@@ -436,28 +432,6 @@ def test_undo_of_changes_in_several_areas_asks_for_one_area(pair: Harness):
     with pytest.raises(InvalidRequestError, match="in several areas"):
         undo_person(pair)
     assert undo_person(pair, area="web").hosts == ("web1",)
-
-
-def test_undo_of_a_schedule_reverts_its_last_due_time(pair: Harness):
-    dimmed = KeepSwitch(host="lb1", name="lamp", value="dim")
-    timing = ScheduleTiming("dim at night", parse_cron("0 22 * * *", "UTC"))
-    asked = pair.service.bind(ScheduleActions).request_schedule(
-        [dimmed], host_pattern="", person="dora", origin=WEB, timing=timing
-    )
-    pair.run_queued_work()
-    pair.approve(pair.get_run(asked.id))
-    with pair.database.reading() as tx:
-        schedule = schedules.get_schedule(tx, 1)
-    make_due_now(pair, schedule)
-    fire_due_schedules(pair)
-    assert pair.fleet.hosts["lb1"]["lamp"] == "dim"
-    run = pair.service.request_undo_of_selection(
-        UndoSelection(schedule=schedule.id), RequestTerms("olga", WEB)
-    )
-    pair.run_queued_work()
-    assert run.title == f"undo of schedule {schedule.id}, last due time"
-    assert pair.get_run(run.id).state is State.SUCCEEDED
-    assert pair.fleet.hosts["lb1"] == dict.fromkeys(NAMES, "on")
 
 
 def test_undo_of_an_api_token_reverts_only_its_changes(pair: Harness):

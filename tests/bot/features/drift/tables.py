@@ -1,5 +1,10 @@
 """Its rows in the tables of routes; see the tables for what they mean."""
 
+from bot.features.drift import rows
+from bot.model.run import Run
+from tests.bot.features.drift.chat_walk import use_drift
+from tests.bot.harness import Harness
+
 READERS = ("read", "request", "approve")
 SERVICE = "service"
 
@@ -48,3 +53,24 @@ COMMANDS = {
     "drift restore": SERVICE,
     "drift show": SERVICE,
 }
+CHAT_VIEWING = {
+    "drift {number}": "value",
+    "drift restore {number}": "value",
+    "drift adopt {number} because it is right": "value",
+    "drift expect {number} until 3 days because of a test": "value",
+    "drift": "leaves out",
+    "drift lb1": "leaves out",
+}
+
+
+def _add_value(harness: Harness, run: Run, word: str) -> int:
+    """Watch a value of a run, which has the word as its name."""
+    with harness.database.transaction() as tx:
+        rows.set_key(tx, run.host, word, run=run.id, set_value=word, next_at=tx.now)
+        key = rows.find_key(tx, run.host, word)
+    assert key
+    return key.id
+
+
+RECORDS = {"value": _add_value}
+CHAT_WALKS = {"drift": use_drift}

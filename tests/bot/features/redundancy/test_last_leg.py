@@ -9,18 +9,13 @@ from sqlalchemy import update
 from bot.audit import change_log
 from bot.db import tables
 from bot.features.redundancy import claims, readings, rows, status
-from bot.features.schedules import rows as schedules
-from bot.features.schedules import runner
-from bot.features.schedules.actions import ScheduleActions
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
 from bot.model.run import RequestTerms, Run, State
-from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.times import MINUTE
 from bot.model.waiting import Waiting, WaitingFor
 from bot.queries.run_timeline import build_run_events
 from bot.service import KeyturnService
 from runbooks import Leg, Report, Table
-from tests.bot.features.schedules.due import make_due_now
 from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch, ShowSwitches, TakeDown
 
@@ -517,23 +512,3 @@ def test_override_that_names_no_cut_set_is_rejected(
 ):
     with pytest.raises(InvalidRequestError, match=message):
         request_override(harness, cut_set, reason)
-
-
-def test_scheduled_run_of_the_last_leg_is_refused(harness: Harness):
-    timing = ScheduleTiming("nightly", parse_cron("0 3 * * *", "UTC"))
-    run = harness.service.bind(ScheduleActions).request_schedule(
-        [build_take_down("lb1")], host_pattern="", timing=timing, person="dora", origin=WEB
-    )
-    harness.run_queued_work()
-    schedule = approve(harness, harness.get_run(run.id))
-    assert schedule.state is State.SUCCEEDED
-    lose_host(harness, "lb2")
-    with harness.database.reading() as tx:
-        (made,) = schedules.list_schedules(tx)
-    make_due_now(harness, made)
-    harness.service.bind(runner.fire_due_schedules)
-    harness.run_queued_work()
-    fired = harness.get_run(run.id + 1)
-    assert fired.state is State.REFUSED
-    assert "This change would take lb1 down too" in fired.summary
-    assert harness.fleet.sent == []

@@ -1,5 +1,12 @@
 """Its rows in the tables of routes; see the tables for what they mean."""
 
+from bot.features.schedules import rows
+from bot.model.run import RequestTerms, Run
+from bot.model.schedule import ScheduleTiming, parse_cron
+from tests.bot.features.schedules.chat_walk import use_schedules
+from tests.bot.harness import WEB, Harness
+from tests.toy import ShowSwitches
+
 READERS = ("read", "request", "approve")
 SERVICE = "service"
 READ_ONLY = "looks"
@@ -68,3 +75,29 @@ COMMANDS = {
     "schedule suspend": "schedule suspended",
     "schedule take": "requested",
 }
+CHAT_VIEWING = {
+    "schedule {number}": "schedule",
+    "schedule suspend {number}": "schedule",
+    "schedule resume {number}": "schedule",
+    "schedule end {number}": "schedule",
+    "schedule take {number}": "schedule",
+    "schedules": "leaves out",
+    "schedule": "tells of none",
+}
+
+
+def _add_schedule(harness: Harness, run: Run, word: str) -> int:
+    """Start a schedule of the requester of a run, on its host, with the word as its name."""
+    timing = ScheduleTiming(word, parse_cron("0 3 * * *", "UTC"))
+    asked = harness.service.request_on_hosts(
+        [ShowSwitches(host=run.host)],
+        RequestTerms(run.requested_by, WEB, reason=f"a {word} reason", timing=timing),
+        host_pattern="",
+    )
+    harness.run_queued_work()
+    with harness.database.reading() as tx:
+        return next(one.id for one in rows.list_schedules(tx) if one.run == asked.id)
+
+
+RECORDS = {"schedule": _add_schedule}
+CHAT_WALKS = {"schedules": use_schedules}

@@ -11,6 +11,7 @@ from bot.db import runs
 from bot.db.database import Database
 from bot.features.schedules import rows as schedules
 from bot.model.schedule import ScheduleTiming, parse_cron
+from tests.bot.cli.test_runs import CliService
 from tests.bot.features.schedules.due import record_missed_moments
 from tests.bot.installation import create_installation
 from tests.cli_process import run_keyturn
@@ -96,3 +97,17 @@ def test_invalid_schedule_command_prints_one_line(
     assert (result.returncode, says in result.stderr) == (status, True), result.stderr
     assert "Traceback" not in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_calendar_command_lists_due_times_in_the_zone_of_the_reader(cli_service: CliService):
+    assert len(cli_service.read_json("dora", "calendar", "--days", "3")["days"]) == 3
+    # At every moment it is another day there.
+    first, last = (
+        json.loads(cli_service.type("dora", "calendar", "--json", TZ=zone).stdout)["days"][0][
+            "date"
+        ]
+        for zone in ("Etc/GMT+12", "Pacific/Kiritimati")
+    )
+    assert first < last
+    nothing = cli_service.type("dora", "calendar", "--days", "1")
+    assert (nothing.exit_code, nothing.stderr) == (0, "No due times and no freezes.\n")

@@ -12,6 +12,7 @@ from bot.features.schedules import approval
 from bot.features.schedules import rows as schedules
 from bot.features.schedules.actions import ScheduleActions
 from bot.features.schedules.rows import Schedule
+from bot.model.run import RequestTerms
 from bot.model.schedule import ScheduleState, ScheduleTiming, parse_cron
 from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness
@@ -56,8 +57,8 @@ class TestAlteredSchedules:
     @staticmethod
     def _ended(harness: Harness) -> Schedule:
         """Return a schedule that was due just now when its owner ended it."""
-        run = harness.service.bind(ScheduleActions).request_schedule(
-            [LAMP_ON], host_pattern="", person="dora", origin=WEB, timing=HOURLY
+        run = harness.service.request_on_hosts(
+            [LAMP_ON], RequestTerms("dora", WEB, timing=HOURLY), host_pattern=""
         )
         harness.run_queued_work()
         harness.approve(harness.get_run(run.id))

@@ -9,7 +9,7 @@ import pytest
 from bot.features.schedules import rows as schedules
 from bot.features.schedules.actions import ScheduleActions
 from bot.features.schedules.readings import build_calendar
-from bot.model.run import State
+from bot.model.run import RequestTerms, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness
@@ -27,8 +27,8 @@ SCRUB: Mapping[str, str] = {
 
 
 def _start_schedule(harness: Harness) -> int:
-    run = harness.service.bind(ScheduleActions).request_schedule(
-        [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
+    run = harness.service.request_on_hosts(
+        [ShowSwitches(host="lb1")], RequestTerms("dora", WEB, timing=NIGHTLY), host_pattern=""
     )
     harness.run_queued_work()
     return run.id
@@ -142,8 +142,8 @@ def _freeze(site: Site, text: str) -> None:
 
 def _approve_change_schedule(harness: Harness) -> None:
     request = SetSwitch(host="lb1", name="lamp", value="on")
-    run = harness.service.bind(ScheduleActions).request_schedule(
-        [request], host_pattern="", person="dora", origin=WEB, timing=NIGHTLY
+    run = harness.service.request_on_hosts(
+        [request], RequestTerms("dora", WEB, timing=NIGHTLY), host_pattern=""
     )
     harness.run_queued_work()
     harness.approve(harness.get_run(run.id))
@@ -193,12 +193,10 @@ def test_schedule_calendar_does_not_skip_checks_in_a_freeze(site: Site):
 def test_schedule_calendar_counts_frequent_schedules(site: Site):
     harness = site.harness
     for name, cron in (("often", "* * * * *"), ("five", "*/5 * * * *"), ("odd", "1,2,50 4 * * *")):
-        harness.service.bind(ScheduleActions).request_schedule(
+        harness.service.request_on_hosts(
             [ShowSwitches(host="lb1")],
+            RequestTerms("dora", WEB, timing=ScheduleTiming(name, parse_cron(cron, "UTC"))),
             host_pattern="",
-            person="dora",
-            origin=WEB,
-            timing=ScheduleTiming(name, parse_cron(cron, "UTC")),
         )
     harness.run_queued_work()
     with site.database.reading() as tx:

@@ -6,7 +6,7 @@ from sqlalchemy import update
 from bot.audit import change_log
 from bot.db import tables
 from bot.features.schedules import readings
-from bot.features.schedules.actions import ScheduleActions
+from bot.model.run import RequestTerms
 from bot.model.schedule import ScheduleTiming, parse_cron
 from tests.bot.clock import MINUTE
 from tests.bot.features.schedules.due import record_missed_moments
@@ -21,8 +21,8 @@ HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
 def approved(harness: Harness) -> Harness:
     """A schedule that was approved, and one that needs no approval."""
     for runbook in (SetSwitch(host="lb1", name="lamp", value="on"), ShowSwitches(host="lb1")):
-        run = harness.service.bind(ScheduleActions).request_schedule(
-            [runbook], host_pattern="", person="dora", origin=WEB, timing=HOURLY
+        run = harness.service.request_on_hosts(
+            [runbook], RequestTerms("dora", WEB, timing=HOURLY), host_pattern=""
         )
         harness.run_queued_work()
         if harness.get_run(run.id).required_approvals:

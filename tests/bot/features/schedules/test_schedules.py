@@ -37,8 +37,8 @@ def _request_schedule(
     what: AnyRunbook = LAMP,
     person: str = "dora",
 ) -> Run:
-    run = harness.service.bind(ScheduleActions).request_schedule(
-        [what], host_pattern="", person=person, origin=WEB, timing=timing
+    run = harness.service.request_on_hosts(
+        [what], RequestTerms(person, WEB, timing=timing), host_pattern=""
     )
     harness.run_queued_work()
     return harness.get_run(run.id)
@@ -221,8 +221,8 @@ def test_due_time_withdraws_the_last_run_when_overlap_is_cancel(harness: Harness
 def test_schedule_with_spread_fires_each_host_at_its_own_time(harness: Harness):
     timing = replace(HOURLY, spread_minutes=30)
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = harness.service.bind(ScheduleActions).request_schedule(
-        lamps, host_pattern="lb*", person="dora", origin=WEB, timing=timing
+    run = harness.service.request_on_hosts(
+        lamps, RequestTerms("dora", WEB, timing=timing), host_pattern="lb*"
     )
     harness.run_queued_work()
     harness.approve(harness.get_run(run.id))
@@ -241,8 +241,8 @@ def test_schedule_with_spread_fires_each_host_at_its_own_time(harness: Harness):
 
 def test_schedule_for_several_hosts_fires_as_one_request(harness: Harness):
     lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
-    run = harness.service.bind(ScheduleActions).request_schedule(
-        lamps, host_pattern="lb*", person="dora", origin=WEB, timing=HOURLY
+    run = harness.service.request_on_hosts(
+        lamps, RequestTerms("dora", WEB, timing=HOURLY), host_pattern="lb*"
     )
     harness.run_queued_work()
     harness.approve(harness.get_run(run.id))
@@ -462,8 +462,8 @@ class TestTakeOver:
     """Schedules of checks, which need no approval to be replaced."""
 
     def _taken(self, harness: Harness, person: str) -> tuple[Run, Schedule]:
-        harness.service.bind(ScheduleActions).request_schedule(
-            [ShowSwitches(host="lb1")], host_pattern="", person="olga", origin=WEB, timing=HOURLY
+        harness.service.request_on_hosts(
+            [ShowSwitches(host="lb1")], RequestTerms("olga", WEB, timing=HOURLY), host_pattern=""
         )
         harness.run_queued_work()
         run = harness.service.bind(ScheduleActions).take_over_schedule(

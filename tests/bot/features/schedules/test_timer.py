@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from bot.features.schedules import rows
-from bot.features.schedules.actions import ScheduleActions
 from bot.features.schedules.runner import CronTrigger, ScheduleTimer
+from bot.model.run import RequestTerms
 from bot.model.schedule import FireOutcome, ScheduleTiming, parse_cron
 from tests.bot.features.schedules.due import make_due_now
 from tests.bot.harness import WEB, Harness
@@ -19,8 +19,8 @@ HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
 
 @pytest.mark.anyio
 async def test_timer_fires_what_is_due_until_it_is_cancelled(harness: Harness):
-    harness.service.bind(ScheduleActions).request_schedule(
-        [ShowSwitches(host="lb1")], host_pattern="", person="dora", origin=WEB, timing=HOURLY
+    harness.service.request_on_hosts(
+        [ShowSwitches(host="lb1")], RequestTerms("dora", WEB, timing=HOURLY), host_pattern=""
     )
     harness.run_queued_work()
     with harness.database.reading() as tx:
