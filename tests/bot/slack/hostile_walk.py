@@ -8,6 +8,8 @@ from typing import Any
 from sqlalchemy import update
 
 from bot.db import runs, tables
+from bot.model.run import RequestOrigin, RequestTerms
+from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.slack import modals
 from connectors.errors import CommandError
 from tests.bot.authenticator_app import enrol_and_step_up
@@ -17,6 +19,7 @@ from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.hostile import BRIEF, HIDDEN, LOUD, SAID, forbid
 from tests.ticket_system import require_unreachable_tickets
+from tests.toy import SetSwitch
 
 _numbers = itertools.count(1)
 
@@ -34,6 +37,7 @@ class Walk:
         await self.requests()
         await self.decisions()
         await self.plans()
+        await self.times()
         await self.mandates()
         for walk in collect("CHAT_WALKS").values():
             await walk(self)
@@ -107,6 +111,18 @@ class Walk:
         await self.say("runs")
         await self.say("runs lb1")
         await self.say("changed 5 minutes ago &lt;!here&gt;,lb1")
+
+    async def times(self) -> None:
+        """Have a card show a request for a schedule."""
+        timing = ScheduleTiming(BRIEF, parse_cron("@daily", "UTC"))
+        self.chat.harness.service.request_on_hosts(
+            [SetSwitch(host="lb2", name="lamp", value="on")],
+            RequestTerms("dora", RequestOrigin("slack", channel="C0OPS"), LOUD, timing=timing),
+            host_pattern="",
+        )
+        await self.chat.settle()
+        run = self.find_newest("schedule")
+        await self.say(f"withdraw {run.id}")
 
     async def decisions(self) -> None:
         """Remind, approve with a reason, run, follow up, undo, deny, counter and accept."""
