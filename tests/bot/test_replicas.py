@@ -23,6 +23,7 @@ from sqlalchemy import update
 from bot.db import runs, search, tables
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.runs import ConcurrentUpdateError
+from bot.features import load_hooks
 from bot.features.schedules import rows as schedules
 from bot.features.schedules import runner
 from bot.model import signing
@@ -130,8 +131,11 @@ class Place:
         database = Database(self.url, key, patience=TOGETHER)
         policies = PolicyDirectory(self.directory / "policy")
         fleet, queue = LedgerFleet(ledger=self.ledger), Noted(ledger=self.ledger)
+        context = WorkflowContext(
+            database, policies, fleet, queue, runbooks=RUNBOOKS, hooks=load_hooks()
+        )
         return (
-            KeyturnService(WorkflowContext(database, policies, fleet, queue, runbooks=RUNBOOKS)),
+            KeyturnService(context),
             fleet,
             queue,
             database,

@@ -18,6 +18,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import select
 
 from bot.db import tables
+from bot.features import load_hooks
 from bot.features.schedules import runner
 from bot.model.run import RequestTerms
 from bot.model.schedule import ScheduleTiming, parse_cron
@@ -52,7 +53,13 @@ class ScheduleSimulation:
         database = create_sqlite_database(directory / "keyturn.db")
         dispatcher = ManualDispatcher()
         context = WorkflowContext(
-            database, policies, fleet, dispatcher, runbooks=RUNBOOKS, schedule_lifetime=_YEAR
+            database,
+            policies,
+            fleet,
+            dispatcher,
+            runbooks=RUNBOOKS,
+            schedule_lifetime=_YEAR,
+            hooks=load_hooks(),
         )
         self.harness = Harness(KeyturnService(context), context, fleet, dispatcher, policies)
         self.schedule_ids = [self._create_schedule(n, zone) for n, zone in enumerate(zones)]
