@@ -34,7 +34,9 @@ from runbooks._catalogue import get_kind
 
 log = logging.getLogger(__name__)
 
-_NO_SCHEDULES = "This installation has no schedules. Request a run instead."
+_NO_SCHEDULES = (
+    "Nothing in this installation keeps schedules: add the feature schedules, or request a run"
+)
 
 
 class GateRefused(Exception):

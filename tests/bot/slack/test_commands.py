@@ -82,7 +82,7 @@ BUILT_IN = (
     *("break-glass", "review", "delegate", "delegations", "grant", "grants", "counter", "accept"),
     *("stop", "resume", "ban", "unban", "changed", "freeze", "freezes"),
     *("who", "privately", "plan", "question", "answer", "reassign"),
-    *collect("WORDS"),
+    *sorted({text.split()[0] for text in collect("CHAT_VIEWING")}),
 )
 
 

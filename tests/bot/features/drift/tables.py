@@ -44,7 +44,6 @@ ROUTES_VIEWING = {
     ("POST", "/drift/{number}/expect"): "value",
     ("POST", "/drift/{number}/restore"): "value",
 }
-WORDS = {"drift": "lists values"}
 COMMANDS = {
     "drift adopt": SERVICE,
     "drift expect": SERVICE,

@@ -10,7 +10,7 @@ PAGES_VIEWING = {
     ("GET", "/redundancy"): "tells of none",
     ("GET", "/redundancy/{name}"): "tells of none",
 }
-WORDS = {"tree": "shows a tree"}
+CHAT_VIEWING = {"tree": "tells of none"}
 WRONG_INPUT = {
     "tree check --file @/text": (2, "must be a mapping"),
     "tree draw --file @/binary": (2, "is not UTF-8 text"),

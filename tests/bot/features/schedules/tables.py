@@ -62,7 +62,6 @@ ROUTES_VIEWING = {
     ("POST", "/schedules/{number}/end"): "schedule",
     ("POST", "/schedules/{number}/take"): "schedule",
 }
-WORDS = {"schedule": "requests one", "schedules": "lists them"}
 WRONG_INPUT = {"schedule show 99": (3, "there is no schedule 99")}
 COMMANDS = {
     "calendar": SERVICE,
