@@ -28,7 +28,6 @@ from bot.web import (
     second_factor,
     sessions,
     site_search,
-    step_up,
     stream,
     tokens,
 )
@@ -53,7 +52,6 @@ _ROUTER_MODULES = (
     oidc,
     sessions,
     second_factor,
-    step_up,
     tokens,
     bans,
     emergency,

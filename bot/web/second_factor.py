@@ -1,4 +1,4 @@
-"""Second factor page: enrol an app or a key, and confirm those of other people."""
+"""Second factors: their page, and the step-up page that asks for one before an action."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,10 +15,11 @@ from bot.model.text import format_sentence
 from bot.queries.second_factor import is_area_owner, is_factor_valid
 from bot.web.auth import User
 from bot.web.deps import WebDependencies
+from bot.web.redirects import TargetPageQuery, get_safe_page
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError
 
-router = APIRouter(prefix="/second-factor")
+router = APIRouter()
 
 
 _DONE_NOTICES: Mapping[str, str] = {
@@ -75,7 +76,7 @@ def get_relying_party(deps: WebDependencies) -> RelyingParty:
     return relying_party
 
 
-@router.get("")
+@router.get("/second-factor")
 def show_factors(visit: Visit) -> Response:
     return _render_page(visit)
 
@@ -133,7 +134,7 @@ def _render_app_page(
 _action = partial(add_action, router, page="/second-factor", render=_render_page)
 
 
-@router.post("/app")
+@router.post("/second-factor/app")
 def begin_app_enrolment(visit: Visit) -> Response:
     try:
         factor = visit.service.factor_enrolment.begin_app_enrolment(visit.person)
@@ -142,26 +143,26 @@ def begin_app_enrolment(visit: Visit) -> Response:
     return RedirectResponse(f"/second-factor/app/{factor.id}", 303)
 
 
-@router.get("/app/{number}")
+@router.get("/second-factor/app/{number}")
 def show_app_enrolment(visit: Visit, number: IdPath) -> Response:
     """Show the secret for the app, until a code has been entered."""
     return _render_app_page(visit, number)
 
 
-@add_action(router, "/app/{number}", page="/second-factor", render=_render_app_page)
+@add_action(router, "/second-factor/app/{number}", page="/second-factor", render=_render_app_page)
 def finish_app_enrolment(visit: Visit, number: IdPath) -> str:
     code = visit.form.get("code", "")
     visit.service.factor_enrolment.finish_app_enrolment(visit.person, number, code)
     return "/second-factor?done=enrolled"
 
 
-@router.post("/key/options")
+@router.post("/second-factor/key/options")
 def begin_key_enrolment(visit: Visit) -> Response:
     begin = visit.service.factor_enrolment.begin_key_enrolment
     return respond_with_key_options(visit.deps, partial(begin, visit.person, visit.session))
 
 
-@_action("/key")
+@_action("/second-factor/key")
 def finish_key_enrolment(visit: Visit) -> str:
     credential = visit.form.get("credential", "")
     visit.service.factor_enrolment.finish_key_enrolment(
@@ -170,14 +171,14 @@ def finish_key_enrolment(visit: Visit) -> str:
     return "/second-factor?done=enrolled"
 
 
-@_action("/{number}/confirm")
+@_action("/second-factor/{number}/confirm")
 def confirm_factor(visit: Visit, number: IdPath) -> str:
     digest = visit.form.get("digest", "")
     visit.service.factor_enrolment.confirm_factor(visit.person, visit.session, number, digest)
     return "/second-factor?done=confirmed"
 
 
-@_action("/{number}/remove")
+@_action("/second-factor/{number}/remove")
 def remove_factor(visit: Visit, number: IdPath) -> str:
     visit.service.factor_enrolment.remove_factor(visit.person, number)
     return "/second-factor?done=removed"
@@ -192,3 +193,49 @@ def _list_confirmers(user: User) -> list[str]:
     people = user.policy.organisation.people.values()
     names = [p.name for p in people if p.id != user.id and is_area_owner(user.policy, p.id)]
     return sorted(names)
+
+
+@router.get("/step-up")
+def show_step_up(visit: Visit, target_page: TargetPageQuery = "/") -> Response:
+    return _render_step_up(visit, target_page=target_page)
+
+
+def _render_step_up(
+    visit: VisitOfPage, *, target_page: str = "", refusal: DomainError | None = None
+) -> Response:
+    with visit.read_viewable() as tx:
+        factors = second_factors.list_factors(tx, visit.person)
+    kinds = {factor.kind for factor in factors if is_factor_valid(visit.policy, factor)}
+    return visit.render(
+        "step_up.html",
+        refusal=refusal,
+        target_page=get_safe_page(target_page or visit.form.get("next", "/"), visit.deps),
+        by_code=totp.TOTP_KIND in kinds,
+        by_key=webauthn.PASSKEY_KIND in kinds
+        and webauthn.build_relying_party(visit.deps.base_url) is not None,
+    )
+
+
+_step_up = partial(add_action, router, page="/", render=_render_step_up)
+
+
+@_step_up("/step-up/code")
+def step_up_by_code(visit: Visit) -> str:
+    visit.service.step_up.step_up_by_code(visit.person, visit.session, visit.form.get("code", ""))
+    return get_safe_page(visit.form.get("next", "/"), visit.deps)
+
+
+@router.post("/step-up/options")
+def create_key_challenge(visit: Visit) -> Response:
+    """Return the challenge for a security key."""
+    create = visit.service.step_up.create_key_challenge
+    return respond_with_key_options(visit.deps, partial(create, visit.person, visit.session))
+
+
+@_step_up("/step-up/key")
+def step_up_by_key(visit: Visit) -> str:
+    credential = visit.form.get("credential", "")
+    visit.service.step_up.step_up_by_key(
+        visit.person, visit.session, get_relying_party(visit.deps), credential
+    )
+    return get_safe_page(visit.form.get("next", "/"), visit.deps)
