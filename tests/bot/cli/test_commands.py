@@ -68,6 +68,7 @@ COMMANDS = {
     "restore": "restored",
     "review": SERVICE,
     "resume": "everything resumed",
+    "run document": SERVICE,
     "run resolve": SERVICE,
     "run show": SERVICE,
     "runbooks": READ_ONLY,
