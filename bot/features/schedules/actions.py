@@ -125,10 +125,9 @@ def _set_state(
 
 
 def _check_can_manage(policy: Policy, founding_run: Run, schedule: Schedule, person: str) -> None:
-    area = policy.organisation.areas.get(founding_run.area)
-    owners = area.owners if area else ()
-    if person != schedule.owner and person not in owners:
-        names = ", ".join(sorted(map(policy.get_person_name, {schedule.owner, *owners})))
+    managers = approval.list_managers(policy, schedule, founding_run)
+    if person not in managers:
+        names = ", ".join(sorted(map(policy.get_person_name, managers)))
         raise NotAllowed(
             f"only the owners of schedule {schedule.id} and of its area can do that: {names}"
         )

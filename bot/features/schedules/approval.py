@@ -11,7 +11,7 @@ from bot.features.schedules.rows import Schedule
 from bot.model.canonical import encode_canonical
 from bot.model.run import RefusedBy, Run, State
 from bot.model.schedule import ScheduleState
-from bot.policy import NoPolicyError
+from bot.policy import NoPolicyError, Policy
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
 from runbooks._catalogue import compute_version
@@ -202,9 +202,14 @@ def start_schedule(context: WorkflowContext, tx: Transaction, run: Run) -> Run:
 
 
 def _list_managers(context: WorkflowContext, tx: Transaction, schedule: Schedule) -> list[str]:
-    """Return who may end a schedule; empty if it has ended or its owner left the policy."""
+    """Return whose schedule it is; empty if it has ended or its owner left the policy."""
     policy = context.policies.get_policy()
     if schedule.state is ScheduleState.ENDED or policy.find_person(schedule.owner) is None:
         return []
-    area = policy.organisation.areas.get(runs.get_run(tx, schedule.run).area)
-    return sorted({schedule.owner, *(area.owners if area else ())})
+    return sorted(list_managers(policy, schedule, runs.get_run(tx, schedule.run)))
+
+
+def list_managers(policy: Policy, schedule: Schedule, founding_run: Run) -> set[str]:
+    """Return who may suspend and end a schedule: its owner, and those of its area."""
+    area = policy.organisation.areas.get(founding_run.area)
+    return {schedule.owner, *(area.owners if area else ())}

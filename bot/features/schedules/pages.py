@@ -12,6 +12,7 @@ from bot.db import runs
 from bot.db.database import Transaction
 from bot.features.schedules import rows
 from bot.features.schedules.actions import ScheduleActions
+from bot.features.schedules.approval import list_managers
 from bot.features.schedules.readings import (
     DEFAULT_DAYS,
     build_calendar,
@@ -31,7 +32,6 @@ from bot.model.schedule import (
     parse_cron,
     parse_timing,
 )
-from bot.policy import Policy
 from bot.web.auth import User
 from bot.web.pages import HomeTile, PageLink, Pages
 from bot.web.templating import get_reader_zone
@@ -340,10 +340,5 @@ def _build_shown_schedule(tx: Transaction, schedule: Schedule, user: User) -> Sh
         run,
         last_fire=next(iter(rows.list_fires(tx, schedule.id, most=1)), None),
         upcoming=cron_expression.list_due_times(tx.now, count=_MAX_UPCOMING) if is_active else [],
-        can_manage=_can_manage_schedule(user.policy, user.id, schedule, run),
+        can_manage=user.id in list_managers(user.policy, schedule, run),
     )
-
-
-def _can_manage_schedule(policy: Policy, person: str, schedule: Schedule, run: Run) -> bool:
-    area = policy.organisation.areas.get(run.area)
-    return person == schedule.owner or (area is not None and person in area.owners)
