@@ -44,7 +44,7 @@ TRUSTED_TEXTS = frozenset(
         "replies: notice",
         "run_message: run.origin.source",
         "delegation_command: end_command",
-        "policy_commands: f'{tree.name}: {overview.margin_sentence}'",
+        "chat: f'{tree.name}: {overview.margin_sentence}'",
     }
 )
 
