@@ -10,8 +10,9 @@ from playwright.async_api import Page, expect
 
 from bot.db.break_glass import BreakGlass
 from bot.model.run import State, StepRecord, StepState
-from bot.slack.blocks import Message, View, actions, button
-from bot.slack.home import HomeContent, UpcomingSchedule, render_home
+from bot.slack.blocks import Message, View, actions, bold, button, code
+from bot.slack.features import HomeSection
+from bot.slack.home import HomeContent, render_home
 from bot.slack.modals import RequestFormView, render_form
 from bot.slack.notifications import render_break_glass_alert
 from bot.slack.run_facts import Approver, SlackRunView
@@ -121,6 +122,11 @@ def home() -> View:
     ]
     going = [states["running"].run, fan_out().run]
     over = [states[name].run for name in ("succeeded", "failed", "denied", "expired", "stale")]
+    upcoming = [
+        bold("nightly scrub of nas1 tank"),
+        " – Sat 2026-11-21 02:00 UTC – ",
+        code("/keyturn schedule 3"),
+    ]
     return render_home(
         HomeContent(
             "olga",
@@ -133,7 +139,7 @@ def home() -> View:
             over[:3],
             going,
             over,
-            [UpcomingSchedule("nightly scrub of nas1 tank", 3, "Sat 2026-11-21 02:00 UTC")],
+            [HomeSection("Schedules", [upcoming])],
         )
     )
 

@@ -461,7 +461,6 @@ def render_all_messages(run_view: SlackRunView) -> list[Message]:
         own_runs=[run],
         running=[run],
         recent_changes=[run],
-        upcoming=[],
     )
     rendered = [render_card(run_view), render_decided(run_view), render_result(run_view)]
     rendered += build_reminders(run_view).values()
