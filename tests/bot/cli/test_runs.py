@@ -86,7 +86,7 @@ def test_failed_run_exits_with_1_and_prints_why(cli_service: CliService):
 
 def test_request_command_waits_for_the_result_by_default(cli_service: CliService):
     at_once = cli_service.type("dora", "request", "uptime", "check", "lb1", "--wait", "0")
-    assert "Planning." in at_once.stdout or "Failed." in at_once.stdout
+    assert "Running." in at_once.stdout or "Failed." in at_once.stdout
     result = cli_service.type("dora", "request", "uptime", "check", "lb1")
     assert (result.exit_code, "Failed." in result.stdout) == (1, True)
 

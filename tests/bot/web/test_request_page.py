@@ -7,7 +7,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from bot.db.grants import NewGrant
-from bot.model.run import Run, State
+from bot.model.run import RefusedBy, Run, State
 from bot.queries.form_options import FormOptions
 from bot.web import build_app
 from runbooks import load_catalogue
@@ -95,8 +95,8 @@ def test_runbook_form_has_a_ticket_field_where_a_rule_requires_a_ticket(site: Si
     address = browser.post("/runbooks", data={**LAMP, "ticket": "CHG7"}).headers["location"]
     site.harness.run_queued_work()
     run = site.harness.get_run(int(address.rpartition("/")[2]))
-    assert (run.ticket, run.state) == ("CHG7", State.REFUSED)
-    assert "Cannot ask the ticket system about CHG7" in Page(browser.get(address).text).text
+    assert (run.ticket, run.refused_by) == ("CHG7", RefusedBy.TICKET)
+    assert run.summary in Page(browser.get(address).text).text
 
 
 def _plan_on_page(site: Site, person: str) -> tuple[TestClient, Run]:
