@@ -167,12 +167,35 @@ class KeyturnService:
         return plans.replan_run(self._context, number, person=person, origin=origin)
 
     def approve_run(
-        self, number: int, *, person: str, digest: str, reason: str = "", session: str = ""
+        self,
+        number: int,
+        *,
+        person: str,
+        digest: str,
+        reason: str = "",
+        session: str = "",
+        signature: str = "",
     ) -> Run:
-        """Approve the plan with this digest. session: the web session; "" from other sources."""
+        """Approve the plan with this digest.
+
+        session: the web session; "" from other sources. signature: where the rules require it.
+        """
         require_view(self._context, number, person=person)
         return approvals.approve_run(
-            self._context, number, person=person, digest=digest, reason=reason, session=session
+            self._context,
+            number,
+            person=person,
+            digest=digest,
+            reason=reason,
+            session=session,
+            signature=signature,
+        )
+
+    def sign_request(self, number: int, *, person: str, digest: str, signature: str) -> Run:
+        """Record the requester's signature over the plan, where the rules require it."""
+        require_view(self._context, number, person=person)
+        return approvals.sign_request(
+            self._context, number, person=person, digest=digest, signature=signature
         )
 
     def deny_run(self, number: int, *, person: str, reason: str) -> Run:

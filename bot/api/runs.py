@@ -35,6 +35,7 @@ from bot.api.schemas_in import (
     RunId,
     RunRequestIn,
     RunStatus,
+    SignatureIn,
     Timestamp,
     UndoIn,
     Word,
@@ -217,7 +218,25 @@ def approve_run(
 ) -> schemas.RunDetailsOut:
     """Refused where a rule requires a second factor: approve on the run's web page instead."""
     with _record_token_use(parts, caller, number, "approve"):
-        parts.service.approve_run(number, person=caller.id, digest=body.digest, reason=body.reason)
+        parts.service.approve_run(
+            number,
+            person=caller.id,
+            digest=body.digest,
+            reason=body.reason,
+            signature=body.signature,
+        )
+    return records.get_run_details(parts, caller, number)
+
+
+@router.post("/runs/{number}/sign", operation_id="signRequest", summary="Sign your request")
+def sign_request(
+    parts: Parts, caller: RequestCaller, number: RunId, body: SignatureIn
+) -> schemas.RunDetailsOut:
+    """For the requester, where `lacks_signed_request`. Approvers sign with their approval."""
+    with _record_token_use(parts, caller, number, "sign"):
+        parts.service.sign_request(
+            number, person=caller.id, digest=body.digest, signature=body.signature
+        )
     return records.get_run_details(parts, caller, number)
 
 

@@ -436,6 +436,12 @@ class RunDetailsOut(RunOut):
     requires_second_factor: bool = Field(
         description="Whether an approval needs a second factor, and so the run's web page."
     )
+    requires_signature: bool = Field(
+        description="Whether an approval must be a signature over the document of the plan."
+    )
+    lacks_signed_request: bool = Field(
+        description="Whether the requester has to sign the plan before it is approved."
+    )
     locked_by: LockOut | None
     plan: PlanOut | None
     report: ReportOut | None
@@ -479,6 +485,8 @@ class RunDetailsOut(RunOut):
                 "assigned_to": view.discussion.assignee or None,
                 "questions": view.discussion.remarks,
                 "requires_second_factor": view.requires_second_factor,
+                "requires_signature": view.requires_signature,
+                "lacks_signed_request": view.lacks_signed_request,
                 "locked_by": view.lock,
                 "plan": PlanOut.from_view(view),
                 "report": run.report,

@@ -25,6 +25,7 @@ from bot.model.request_form import InvalidValuesError
 from bot.model.run import RUN_STATUSES, RequestTerms
 from bot.model.times import parse_time_zone
 from bot.policy import Policy
+from bot.signing.sshsig import MAX_LENGTH
 from connectors.command import quote_text, refuse_invisible
 from runbooks import AnyRunbook, load_catalogue
 
@@ -192,6 +193,22 @@ class ApprovalIn(InputModel):
 
     digest: Digest
     reason: Reason = ""
+    signature: str = Field(
+        "",
+        max_length=MAX_LENGTH,
+        description="Where `requires_signature`: of `ssh-keygen -Y sign -n keyturn-plan` over the "
+        "document of the plan.",
+    )
+
+
+class SignatureIn(InputModel):
+    """A signature over the plan with this digest."""
+
+    digest: Digest
+    signature: str = Field(
+        max_length=MAX_LENGTH,
+        description="Of `ssh-keygen -Y sign -n keyturn-plan` over the document of the plan.",
+    )
 
 
 class ReasonIn(InputModel):

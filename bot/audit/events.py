@@ -181,6 +181,20 @@ class Approved(
 
     factor: str = ""
     on_behalf_of: PersonId = ""
+    signature: str = ""
+    signing_key: str = ""
+
+
+class RequestSigned(
+    _OfPlan,
+    kind="request signed",
+    shown=EventText("Request signed by {who}", "key {signing_key}", Tone.SUCCESS, "key"),
+    decides=True,
+):
+    """The requester signed the plan."""
+
+    signature: str
+    signing_key: str
 
 
 class ApprovalRefused(

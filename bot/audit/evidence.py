@@ -277,13 +277,13 @@ def _find_mismatch_of_decisions(
     if any(entry.kind == events.Denied.kind for entry in all_entries):
         return "that no one denied it"
     approved = {
-        (entry.person, event.digest, event.factor, event.on_behalf_of)
+        (entry.person, event.digest, event.factor, event.on_behalf_of, event.signature)
         for entry in entries
         if isinstance(event := entry.event, events.Approved)
     }
     for decision in decisions:
-        stored = (decision.person, decision.digest, decision.factor, decision.on_behalf_of)
-        if decision.approves and stored not in approved:
+        given = decision.digest, decision.factor, decision.on_behalf_of, decision.signature
+        if decision.approves and (decision.person, *given) not in approved:
             return f"that {decision.person} approved it"
     return ""
 

@@ -131,10 +131,19 @@ def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
         lines.append(f"  approval expires {format_time(run['expires_at'])}")
     if run["frozen"]:
         lines.append(f"  on hold after approval: {run['frozen']}")
+    return [*lines, *_format_approve_command(run)]
+
+
+def _format_approve_command(run: Mapping[str, Any]) -> list[str]:
+    """Return how the viewer approves or signs the run."""
+    first = [f"  {run['requested_by']} has to sign it first"] * run["lacks_signed_request"]
+    if run["requires_signature"]:
+        can_sign = {"approve", "sign"} & {*run["actions"]}
+        return [*first, *([f"  keyturn sign {run['id']}"] if can_sign else [])]
     if run["requires_second_factor"]:
-        return [*lines, "  needs a second factor: approve it on its web page"]
+        return ["  needs a second factor: approve it on its web page"]
     command = f"  keyturn approve {run['id']} {run['digest'][:10]}"
-    return [*lines, *([command] if "approve" in run["actions"] else [])]
+    return [command] if "approve" in run["actions"] else []
 
 
 def _format_planned(run: Mapping[str, Any]) -> list[str]:

@@ -122,6 +122,30 @@ def print_policy_page(
             click.echo(render_text(matrix))
 
 
+@policy_commands.command("signers")
+@click.argument("directory", type=_DIRECTORY_TYPE, required=False)
+@pass_environment
+def print_signers(environment: CommandEnvironment, *, directory: Path | None) -> None:
+    """Print the keys with which people sign plans, as a file of signers for ssh-keygen.
+
+    Keep the file yourself: it says whose signatures you accept.
+
+    For example: keyturn policy signers > signers
+    """
+    from bot.policy.loader import load_policy
+    from bot.signing.sshsig import PLAN_NAMESPACE
+
+    with exit_on_errors():
+        found = load_policy(directory or environment.settings.policy)
+    keys = {one.id: [*one.signing_keys] for one in found.organisation.people.values()}
+    if wants_json():
+        print_json({person: lines for person, lines in keys.items() if lines}, indent=2)
+        return
+    for person, lines in sorted(keys.items()):
+        for line in lines:
+            click.echo(f'{person} namespaces="{PLAN_NAMESPACE}" {line}')
+
+
 @policy_commands.command("explain")
 @click.argument("person")
 @click.argument("words", nargs=-1, required=True, metavar="RUNBOOK HOST…")

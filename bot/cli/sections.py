@@ -25,7 +25,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
         *("undo", "withdraw"),
     ),
     "Decisions": (
-        *("pending", "approve", "deny", "counter", "accept"),
+        *("pending", "approve", "sign", "deny", "counter", "accept"),
         *("question", "answer", "reassign"),
     ),
     "Runs": ("runs", "run", "changed", "views"),

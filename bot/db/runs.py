@@ -609,11 +609,12 @@ def add_decision(tx: Transaction, decision: Decision) -> bool:
         on_behalf_of=decision.on_behalf_of,
         reason=tx.redactor.redact_text(decision.reason),
         factor=decision.factor,
+        signature=decision.signature,
     )
 
 
 def replace_decision(tx: Transaction, decision: Decision) -> None:
-    """Replace a person's approval without a second factor by one with it."""
+    """Replace a person's approval that lacked something by one that does not."""
     column = tables.decision.c
     tx.sql.execute(
         update(tables.decision)
@@ -624,6 +625,7 @@ def replace_decision(tx: Transaction, decision: Decision) -> None:
             on_behalf_of=decision.on_behalf_of,
             reason=tx.redactor.redact_text(decision.reason),
             factor=decision.factor,
+            signature=decision.signature,
         )
     )
 

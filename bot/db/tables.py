@@ -115,6 +115,7 @@ decision = Table(
     Column("reason", Text, nullable=False),
     Column("on_behalf_of", String(64), nullable=False),
     Column("factor", String(32), nullable=False),
+    Column("signature", Text, nullable=False),
 )
 
 # Who decides on behalf of whom. area: "" means every area that the delegator owns.

@@ -405,6 +405,11 @@ def _build_approvals_refusal(policy: Policy, approval_count: ApprovalCount) -> G
         f"{len(approval_count.approvers)} of {requirements.required_approvals} required approvals "
         f"by {policy.describe_approver_groups(requirements)} are valid."
     )
+    if approval_count.lacks_signed_request:
+        name = policy.get_person_name(approval_count.request.requested_by)
+        why += f" {name}, who requested it, has not signed it with a key that counts."
+    if approval_count.ruling.requires_signature:
+        why += " Only signatures with a key that people.yaml names for the approver count."
     ruling = approval_count.ruling
     if unknown_duty := policy.describe_unknown_duty(approval_count.request, ruling):
         why += f" {format_sentence(unknown_duty)}"

@@ -64,6 +64,10 @@ class ApprovalRequirements:
     """All of them must be met."""
     requires_second_factor: bool = False
     """Whether approvers must use a second factor."""
+    requires_signature: bool = False
+    """Whether each approval must be a signature over the plan."""
+    requires_signed_request: bool = False
+    """Whether the requester must sign the plan too, before it is approved."""
     requires_reason: bool = False
     """Whether the requester and approvers must give a reason."""
     requires_ticket: bool = False
@@ -104,6 +108,8 @@ class ApprovalRequirements:
         return ApprovalRequirements(
             demands=tuple(dict.fromkeys((*self.demands, *other.demands))),
             requires_second_factor=self.requires_second_factor or other.requires_second_factor,
+            requires_signature=self.requires_signature or other.requires_signature,
+            requires_signed_request=self.requires_signed_request or other.requires_signed_request,
             requires_reason=self.requires_reason or other.requires_reason,
             requires_ticket=self.requires_ticket or other.requires_ticket,
             remind_after=min(delays, default=0),

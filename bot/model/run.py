@@ -399,6 +399,8 @@ class Decision:
     on_behalf_of: str = ""
     factor: str = ""
     """The digest of the second factor that the person used for it; "" if none."""
+    signature: str = ""
+    """The person's signature over the plan, as ssh-keygen writes it; "" if none."""
 
 
 def describe_proposals(run_ids: Sequence[int]) -> str:

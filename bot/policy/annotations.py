@@ -15,6 +15,7 @@ ANNOTATION_MEANINGS: Mapping[str, str] = {
     "from": "whose approval counts",
     "reason": 'requests and approvals need a reason: @reason("required")',
     "stepup": "approving needs a second factor",
+    "signed": 'approvals are signatures over the plan: @signed("approver"), or @signed("both")',
     "ticket": "requests name an approved change ticket",
     "hosts": "how many hosts one request may cover",
     "remind": "after how long approvers are reminded",
@@ -43,6 +44,8 @@ class RuleAnnotations:
     """One approval must come from each set; any group of the set will do."""
     requires_reason: bool = False
     requires_second_factor: bool = False
+    requires_signature: bool = False
+    requires_signed_request: bool = False
     requires_ticket: bool = False
     max_hosts: int = DEFAULT_MAX_HOSTS
     """How many hosts one request may cover."""
@@ -83,6 +86,8 @@ def parse_annotations(name: str, rule: Mapping[str, Any]) -> RuleAnnotations:
         group_sets=group_sets,
         requires_reason=_parse_reason(given),
         requires_second_factor=_parse_flag(given, "stepup"),
+        requires_signature=bool(signed := _parse_signed(given)),
+        requires_signed_request=signed == "both",
         requires_ticket=_parse_flag(given, "ticket"),
         max_hosts=_parse_number(
             "hosts", given.get("hosts", str(DEFAULT_MAX_HOSTS)), minimum=1, maximum=100_000
@@ -121,7 +126,7 @@ def _check_combination(
             f'@from("{annotations["from"]}") needs one approval from each of {len(group_sets)} '
             f'groups, so @approvals("{required_approvals}") must be {len(group_sets)} or more'
         )
-    for name in ("remind", "escalate"):
+    for name in ("remind", "escalate", "signed"):
         if name in annotations and not required_approvals:
             raise AnnotationError(
                 f"@{name} has no effect without @approvals: add @approvals, or remove it"
@@ -138,6 +143,17 @@ def _parse_reason(annotations: Mapping[str, str]) -> bool:
     if annotations.get("reason", "required") != "required":
         raise AnnotationError(f'@reason("{annotations["reason"]}") must be @reason("required")')
     return "reason" in annotations
+
+
+def _parse_signed(annotations: Mapping[str, str]) -> str:
+    """Return who signs: approver or both; "" if no one has to."""
+    who = annotations.get("signed")
+    if who not in {None, "approver", "both"}:
+        raise AnnotationError(
+            f'@signed("{who}") must be @signed("approver"), or @signed("both") for the '
+            "requester too"
+        )
+    return who or ""
 
 
 def _parse_flag(annotations: Mapping[str, str], name: str) -> bool:

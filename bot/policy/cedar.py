@@ -187,6 +187,16 @@ class Ruling:
         return self.requirements.requires_second_factor
 
     @property
+    def requires_signature(self) -> bool:
+        """Whether an approval must be a signature over the plan."""
+        return self.requirements.requires_signature
+
+    @property
+    def requires_signed_request(self) -> bool:
+        """Whether the requester must sign the plan before it is approved."""
+        return self.requirements.requires_signed_request
+
+    @property
     def requires_ticket(self) -> bool:
         """Whether the request must name an approved change ticket."""
         return self.requirements.requires_ticket
@@ -473,6 +483,8 @@ def _build_requirements(applied: Sequence[RuleAnnotations], area: str) -> Approv
     return ApprovalRequirements(
         demands=tuple(dict.fromkeys(demands)),
         requires_second_factor=any(rule.requires_second_factor for rule in applied),
+        requires_signature=any(rule.requires_signature for rule in applied),
+        requires_signed_request=any(rule.requires_signed_request for rule in applied),
         requires_reason=any(rule.requires_reason for rule in applied),
         requires_ticket=any(rule.requires_ticket for rule in applied),
         remind_after=min(reminders, default=0),

@@ -402,6 +402,10 @@ class PolicyProbe:
             f"{whose} need a reason": terms.requires_reason,
             "requests name an approved change ticket": terms.requires_ticket,
             "approvals need a second factor, on the web pages": terms.requires_second_factor,
+            "approvals are signatures over the plan": (
+                terms.requires_signature and not terms.requires_signed_request
+            ),
+            "requester and approvers sign the plan": terms.requires_signed_request,
             "another person reviews each run within a day": ruling.requires_review,
             f"approvers are reminded after {format_wait(terms.remind_after)}": terms.remind_after,
             "without a decision, "

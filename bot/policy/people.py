@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from bot.model.plain_text import check_printable
+from bot.signing.sshsig import SignatureError, parse_public_key
 from connectors.command import refuse_invisible
 from connectors.inventory import Name
 
@@ -14,6 +15,18 @@ Text = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(check_
 Issuer = Annotated[str, Field(pattern=r"^https?://[^\s?#]{1,200}$")]
 
 FactorDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+
+
+def _check_signing_key(line: str) -> str:
+    try:
+        return parse_public_key(line).line
+    except SignatureError as error:
+        raise ValueError(
+            f"the line {error}: use the .pub file of an ed25519, ecdsa or -sk key, not rsa"
+        ) from None
+
+
+SigningKeyLine = Annotated[str, Field(max_length=4000), AfterValidator(_check_signing_key)]
 
 
 class SlackAccount(BaseModel):
@@ -63,6 +76,8 @@ class Person(BaseModel):
     oidc: Sequence[OidcAccount] = ()
     factors: Sequence[FactorDigest] = ()
     """The digests of second factors that are accepted without a confirmation."""
+    signing_keys: Annotated[Sequence[SigningKeyLine], Field(max_length=10)] = ()
+    """The public keys with which the person signs plans, as lines of `.pub` files."""
 
 
 class Area(BaseModel):
@@ -127,6 +142,20 @@ class Organisation(BaseModel):
                         *("people", person.id, "slack"),
                     )
                 known.append((person, account))
+        return self
+
+    @model_validator(mode="after")
+    def _check_signing_keys_unique(self) -> "Organisation":
+        known: dict[str, Person] = {}
+        for person in self.people.values():
+            for line in person.signing_keys:
+                other = known.setdefault(line, person)
+                if other != person:
+                    raise MisplacedValueError(
+                        f"the signing key {parse_public_key(line).fingerprint} belongs to both "
+                        f"{other.id} and {person.id}: each person signs with keys of their own",
+                        *("people", person.id, "signing_keys"),
+                    )
         return self
 
     def find_by_slack(self, *, team: str, enterprise: str | None, user: str) -> Person | None:

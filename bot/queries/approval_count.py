@@ -19,6 +19,7 @@ from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.policy import NO_LIMIT
 from bot.queries import delegation_rules
 from bot.queries.second_factor import has_valid_factor
+from bot.queries.signatures import has_valid_signature, is_request_signed
 
 
 @dataclass(frozen=True)
@@ -35,10 +36,12 @@ class ApprovalCount:
     """How many more approvals are needed at least."""
     denied_by: str = ""
     """Who denied the run; empty if no one did."""
+    lacks_signed_request: bool = False
+    """Whether the requester still has to sign the plan."""
 
     @property
     def is_met(self) -> bool:
-        return self.ruling.allowed and not self.missing_approvals
+        return self.ruling.allowed and not self.missing_approvals and not self.lacks_signed_request
 
 
 def is_first_success(tx: Transaction, policy: Policy, *, person: str, runbook: str) -> bool:
@@ -132,6 +135,7 @@ def count_approvals(
         if vote.approves
         and vote.digest == approved.digest
         and (not ruling.requires_second_factor or has_valid_factor(tx, policy, vote))
+        and (not ruling.requires_signature or has_valid_signature(policy, vote, approved))
     ]
     in_force = delegation_rules.list_logged_delegations(tx, now=request.now)
     counted = {
@@ -149,15 +153,19 @@ def count_approvals(
         lost,
         policy.count_missing_approvals(ruling.requirements, approvers),
         denied_by,
+        ruling.requires_signed_request and not is_request_signed(tx, policy, approved),
     )
 
 
 def is_decision_complete(tx: Transaction, policy: Policy, run: Run, decision: Decision) -> bool:
     """Return whether a decision is complete.
 
-    An approval is not where the rules require a second factor that it lacks, or whose factor is
-    not valid any more.
+    An approval is not where the rules require a second factor or a signature that it lacks, or
+    that is not valid any more.
     """
-    if not decision.approves or has_valid_factor(tx, policy, decision):
+    if not decision.approves:
         return True
-    return not get_ruling(tx, policy, run)[1].requires_second_factor
+    ruling = get_ruling(tx, policy, run)[1]
+    return (not ruling.requires_second_factor or has_valid_factor(tx, policy, decision)) and (
+        not ruling.requires_signature or has_valid_signature(policy, decision, run)
+    )

@@ -79,6 +79,8 @@ class AllowedActions:
     """Ask the requester a question."""
     answer: bool = False
     """Answer an open question of an approver."""
+    sign: bool = False
+    """Sign the plan that the viewer requested."""
     assignees: Sequence[Person] = ()
     """To whom the viewer may reassign the run."""
 
@@ -123,6 +125,10 @@ class RunView:
     may_need_more: bool = False
     """Whether a rule depends on the redundancy that the gate finds when the plan starts."""
     requires_second_factor: bool = False
+    requires_signature: bool = False
+    """Whether an approval must be a signature over the plan."""
+    lacks_signed_request: bool = False
+    """Whether the requester has to sign the plan before it is approved."""
     schedule: ScheduleDetails | None = None
     """What is approved, of a request for a schedule."""
     proposals: Sequence[int] = ()
@@ -298,6 +304,8 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
         delegates=_list_delegates(tx, policy, counted) if is_open else (),
         may_need_more="margin" in policy.mentions and bool(run.plan and run.plan.takes_down),
         requires_second_factor=ruling.requires_second_factor,
+        requires_signature=ruling.requires_signature,
+        lacks_signed_request=is_open and counted.lacks_signed_request,
         freeze_after_approval=get_freeze_after_approval(policy, run, now=tx.now),
         expiry_before_freeze_ends=describe_expiry_before_freeze_ends(policy, run, now=tx.now),
     )
@@ -383,7 +391,8 @@ def _list_allowed_actions(
         get_break_glass_refusal(policy, run, person, now=view.now) if is_held else ""
     )
     return AllowedActions(
-        approve=decides and not voted and is_pending,
+        approve=decides and not voted and is_pending and not view.lacks_signed_request,
+        sign=is_pending and view.lacks_signed_request and run.requested_by == person,
         deny=decides or (bool(run.editors) and _can_deny_own_values(tx, run, policy, person)),
         accept=run.state is State.COUNTER_PROPOSED and run.requested_by == person,
         propose_values=decides and is_pending and can_be_edited(run),

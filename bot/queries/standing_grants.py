@@ -49,6 +49,7 @@ def get_grant_obstacle(
     reasons = (
         (not request.reversible, "cannot cover irreversible changes"),
         (ruling.requires_second_factor, "cannot cover changes that require a second factor"),
+        (ruling.requires_signature, "cannot cover changes that require signatures"),
         (not policy.get_request_ruling(granted).allowed, "is not allowed by the policy"),
         (not able, "is not from an owner who could approve it"),
         (

@@ -239,6 +239,8 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
     ]
     if run.state is State.PENDING and run.plan and not can_show_plan(run.plan):
         blocks.append(render_page_hint(run_view, f"{TOO_LONG} Approve it on"))
+    elif run.state is State.PENDING and run.requirements.requires_signature:
+        blocks.append(_render_signing_hint(run_view))
     elif run.state is State.PENDING and run.requirements.requires_second_factor:
         blocks.append(render_page_hint(run_view, "This plan needs a second factor. Approve it on"))
     elif run.state is State.PENDING and not buttons:
@@ -251,6 +253,14 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
     if buttons and (shown := _build_buttons(run_view)):
         blocks.append(actions(f"run-{run.id}-{run.version}", *shown))
     return Message(format_notification(format_run_line(run_view)), blocks)
+
+
+def _render_signing_hint(run_view: SlackRunView) -> Block:
+    """Render who signs the plan, and with which command."""
+    run = run_view.run
+    first = "First the requester types " if run_view.view.lacks_signed_request else ""
+    who = first or "Approvers sign this plan in a terminal: "
+    return rich_text(rich_text_section(who, code(f"keyturn sign {run.id}")))
 
 
 def render_decided(run_view: SlackRunView) -> Message:
@@ -576,7 +586,10 @@ def _build_decision_buttons(run: Run, *, is_asked: bool) -> list[Element]:
 
 
 def _build_approve_button(run: Run) -> list[Element]:
-    if run.plan is None or not can_show_plan(run.plan) or run.requirements.requires_second_factor:
+    needs = run.requirements
+    if run.plan is None or not can_show_plan(run.plan):
+        return []
+    if needs.requires_second_factor or needs.requires_signature:
         return []
     text = "Approve schedule" if run.timing else "Approve"
     if run.requirements.requires_reason:

@@ -16,6 +16,7 @@ from bot.queries.delegation_rules import find_delegator, list_approvers_and_dele
 from bot.queries.pending import get_resolution_area
 from bot.queries.policy_result import is_plan_outdated
 from bot.queries.second_factor import get_shown_factor
+from bot.queries.signatures import check_plan_signature, is_request_signed
 from bot.workflow import agent_limits
 from bot.workflow.context import WorkflowContext, compute_start_deadline
 from bot.workflow.finish import RunEnd, end_run, end_runs
@@ -33,16 +34,19 @@ def approve_run(
     digest: str,
     reason: str = "",
     session: str = "",
+    signature: str = "",
 ) -> Run:
     """Approve the plan with this digest.
 
     Args:
         digest: The whole digest, or at least its first ten digits.
+        signature: Over the document of the plan, as ssh-keygen writes it.
         session: The web session, in which a second factor may have been entered.
 
     Raises:
         NotAllowed: This person may not approve it.
         StepUpRequired: The rules require a second factor.
+        InvalidRequestError: The signature is missing or not valid.
         TooLate: The run has another plan, has ended, or was approved by this person.
     """
     policy = context.policies.get_policy()
@@ -53,15 +57,19 @@ def approve_run(
             raise TooLate(run.describe_other_digest(digest, "approve"))
         factor = get_shown_factor(tx, policy, person=person, session=session)
         weighed = get_ruling(tx, policy, run)
+        signing_key = ""
         no = _get_decision_refusal(tx, policy, run, person, weighed)
         lacking = "" if no or factor else _get_missing_factor_message(run, weighed)
         vote = _build_decision(tx, policy, run, person, reason, weighed, approves=True)
         if not no:
             check_policy_version(tx, policy, run)
             _check_reason_is_given(run, reason, weighed)
+            signing_key = _check_signatures(tx, policy, run, person, signature, weighed)
         if no or lacking:
             _log_refusal(tx, events.ApprovalRefused, run, person, no or lacking)
-        elif not _record_approval(tx, policy, run, replace(vote, factor=factor)):
+        elif not _record_approval(
+            tx, policy, run, replace(vote, factor=factor, signature=signature)
+        ):
             raise TooLate(f"You have already approved run {number}")
         else:
             approved = events.Approved(
@@ -69,6 +77,8 @@ def approve_run(
                 reason=shorten_reason(reason),
                 factor=factor,
                 on_behalf_of=vote.on_behalf_of,
+                signature=signature,
+                signing_key=signing_key,
             )
             change_log.append_entry(tx, approved, run=run, person=person)
             run = _queue_if_approved(context, tx, policy, run)
@@ -78,6 +88,40 @@ def approve_run(
     if no:
         raise NotAllowed(no)
     return run
+
+
+def sign_request(
+    context: WorkflowContext, number: int, *, person: str, digest: str, signature: str
+) -> Run:
+    """Record the requester's signature over the plan, where the rules require it.
+
+    Raises:
+        NotAllowed: Another person requested it.
+        TooLate: The run has another plan, is not pending, or was signed already.
+        InvalidRequestError: The rules do not require it, or the signature is not valid.
+    """
+    policy = context.policies.get_policy()
+    with context.database.transaction() as tx:
+        run = runs.lock_run(tx, number)
+        check_is_pending(context, tx, run)
+        if run.requested_by != person:
+            name = policy.get_person_name(run.requested_by)
+            raise NotAllowed(f"only {name}, who requested run {number}, signs the request")
+        if not run.matches_digest(digest):
+            raise TooLate(run.describe_other_digest(digest, "sign"))
+        if not get_ruling(tx, policy, run)[1].requires_signed_request:
+            raise InvalidRequestError(f"the policy does not require you to sign run {number}")
+        if is_request_signed(tx, policy, run):
+            raise TooLate(f"You have already signed run {number}")
+        check_policy_version(tx, policy, run)
+        key = check_plan_signature(policy, person, signature, run.plan)
+        signed = events.RequestSigned(
+            digest=run.digest, signature=signature, signing_key=key.fingerprint
+        )
+        change_log.append_entry(tx, signed, run=run, person=person)
+        outbox.announce_run(tx, number)
+        # Approvals may be complete already, if the rule or the key changed meanwhile.
+        return _queue_if_approved(context, tx, policy, run)
 
 
 def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str) -> Run:
@@ -284,6 +328,35 @@ def _check_reason_is_given(run: Run, reason: str, evaluated: _RequestAndRuling) 
             f"the policy requires a reason for this approval: enter it on the page of run "
             f"{run.id}, or type approve {run.id} {run.short_digest} because REASON"
         )
+
+
+def _check_signatures(
+    tx: Transaction,
+    policy: Policy,
+    run: Run,
+    person: str,
+    signature: str,
+    evaluated: _RequestAndRuling,
+) -> str:
+    """Return the fingerprint of the key that signed the approval; "" without a signature.
+
+    Raises InvalidRequestError for a signature that is required and missing, or not valid.
+    """
+    ruling = evaluated[1]
+    if ruling.requires_signed_request and not is_request_signed(tx, policy, run):
+        name = policy.get_person_name(run.requested_by)
+        raise InvalidRequestError(
+            f"{name}, who requested run {run.id}, has to sign it before it is approved: "
+            f"`keyturn sign {run.id}` in a terminal"
+        )
+    if signature:
+        return check_plan_signature(policy, person, signature, run.plan).fingerprint
+    if ruling.requires_signature:
+        raise InvalidRequestError(
+            f"approving run {run.id} takes your signature over its plan: type `keyturn sign "
+            f"{run.id}` in a terminal"
+        )
+    return ""
 
 
 def _get_missing_factor_message(run: Run, evaluated: _RequestAndRuling) -> str:

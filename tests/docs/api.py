@@ -34,7 +34,15 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
     ),
     "runs": (
         "Runs",
-        ("listRuns", "getRun", "getPlanDocument", "getProgress", "verifyRun", "undoSelection"),
+        (
+            "listRuns",
+            "getRun",
+            "getPlanDocument",
+            "signRequest",
+            "getProgress",
+            "verifyRun",
+            "undoSelection",
+        ),
     ),
     "decisions": (
         "Decisions",

@@ -39,6 +39,7 @@ from connectors.inventory import Inventory
 from connectors.stick_table import parse_heads
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import ManualDispatcher
+from tests.bot.signing.soft_passkey import SoftPasskey
 from tests.bot.web import sample_runs
 from tests.connectors.test_conntrack import IN_USE
 from tests.connectors.test_uptime import PLAIN
@@ -58,7 +59,10 @@ _TABLES = """\
 _SEND = "socat -t5 stdio UNIX-CONNECT:/run/haproxy/admin.sock <<<"
 _SCOPES = ("read", "request", "approve")
 # Differs from one making to the next: hashes and keys, versions of files, signatures, tokens.
-_VARYING = re.compile(r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{32}|[0-9a-f]{12}|kt_\w+)\b")
+_VARYING = re.compile(
+    r"(?s)-----BEGIN SSH SIGNATURE-----.*-----END SSH SIGNATURE-----\n|"
+    r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{32}|[0-9a-f]{12}|kt_\w+)\b"
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,7 @@ def record_calls() -> tuple[Mapping[str, Any], Mapping[str, Call]]:
     with tempfile.TemporaryDirectory() as directory, _start_service(Path(directory)) as service:
         for record in (
             *(_record_runs, _record_decisions, _record_schedules),
-            *(_record_drift, _record_rest),
+            *(_record_drift, _record_rest, _record_signature),
         ):
             record(service)
         return service.api.openapi(), service.calls
@@ -99,8 +103,14 @@ class _Service:
     """An API with everything behind it, and one client for each person."""
 
     def __init__(
-        self, database: Database, api: FastAPI, service: KeyturnService, queue: ManualDispatcher
+        self,
+        database: Database,
+        api: FastAPI,
+        service: KeyturnService,
+        queue: ManualDispatcher,
+        policy: Path,
     ) -> None:
+        self.policy = policy
         self.database, self.api, self._service, self._queue = database, api, service, queue
         self.calls: dict[str, Call] = {}
         self._varying: dict[str, str] = {}
@@ -177,6 +187,8 @@ class _Service:
         return value
 
     def _replace(self, text: str) -> str:
+        if text.startswith("-----"):
+            return "-----BEGIN SSH SIGNATURE-----…-----END SSH SIGNATURE-----\n"
         if text not in self._varying:
             made = sha256(str(len(self._varying)).encode()).hexdigest()
             prefix = "kt_" if text.startswith("kt_") else ""
@@ -213,7 +225,7 @@ def _start_service(directory: Path) -> Generator[_Service]:
             form_options=FormOptions(fleet.run_query, database, policies),
         )
     )
-    yield _Service(database, api, service, queue)
+    yield _Service(database, api, service, queue, policies.path)
     database.close()
 
 
@@ -280,6 +292,22 @@ def _record_runs(service: _Service) -> None:
     new = service.call("replanRun", "dora", f"POST /runs/{plan['id']}/replan")["id"]
     shown = {"digest": service.get_digest(new)}
     service.call("requestPlan", "dora", f"POST /runs/{new}/request", shown)
+
+
+def _record_signature(service: _Service) -> None:
+    """Sign a request, under rules and with a key that no other example has."""
+    passkey = SoftPasskey()
+    rules, people = service.policy / "policy.cedar", service.policy / "people.yaml"
+    signed = '@approvals("1")\n@signed("both")'
+    rules.write_text(rules.read_text().replace('@approvals("1")', signed, 1))
+    key = f'dora: {{signing_keys: ["{passkey.public.line}"], '
+    people.write_text(people.read_text().replace("dora: {", key, 1))
+    clear = {"request": "abusers clear lb2 203.0.113.9"}
+    run = service.call("", "dora", "POST /runs", clear)["run"]["id"]
+    plan = service.call("", "dora", f"GET /runs/{run}/document")
+    signature = passkey.sign(plan["document"].encode())
+    body = {"digest": plan["digest"], "signature": signature}
+    service.call("signRequest", "dora", f"POST /runs/{run}/sign", body)
 
 
 def _record_decisions(service: _Service) -> None:

@@ -481,6 +481,7 @@ class TestRunsSetBackToQueued:
                     reason="",
                     on_behalf_of="",
                     factor="",
+                    signature="",
                 )
             )
         assert self._again(harness, run).state is State.REFUSED

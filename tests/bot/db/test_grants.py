@@ -368,7 +368,9 @@ def test_invalid_standing_grant_is_rejected_with_the_reason(
     assert "grant created" not in harness.list_entry_kinds()
 
 
-def test_standing_grant_is_refused_for_two_approvals_or_a_second_factor(harness: Harness):
+def test_standing_grant_is_refused_for_two_approvals_a_factor_or_signatures(
+    harness: Harness,
+):
     rules = harness.policies.path / "policy.cedar"
     starter = rules.read_text()
     rules.write_text(starter.replace('@approvals("1")', '@approvals("2")', 1))
@@ -376,6 +378,10 @@ def test_standing_grant_is_refused_for_two_approvals_or_a_second_factor(harness:
         grant(harness)
     rules.write_text(starter.replace('@approvals("1")', '@stepup\n@approvals("1")', 1))
     with pytest.raises(NotAllowed, match="second factor"):
+        grant(harness)
+    signed = '@signed("approver")\n@approvals("1")'
+    rules.write_text(starter.replace('@approvals("1")', signed, 1))
+    with pytest.raises(NotAllowed, match="cannot cover changes that require signatures"):
         grant(harness)
 
 

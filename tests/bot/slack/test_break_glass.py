@@ -45,6 +45,22 @@ async def test_plan_that_needs_a_second_factor_has_no_approve_button_in_slack(ch
     assert chat.run().state is State.DENIED
 
 
+async def test_plan_that_needs_signatures_has_no_approve_button_in_slack(chat: Chat) -> None:
+    rules = chat.harness.policies.path / "policy.cedar"
+    signed = '@approvals("1")\n@signed("approver")'
+    rules.write_text(get_starter_rules().replace('@approvals("1")', signed, 1))
+    await chat.type("toy set lb1 lamp on")
+    assert set(chat.slack.card.buttons) == PENDING_BUTTONS - {"approve"}
+    words = " ".join(chat.slack.card.words.split())
+    assert "Approvers sign this plan in a terminal: keyturn sign 1" in words
+    digest = chat.run().short_digest
+    answer = await chat.type(f"approve 1 {digest}", "U0OLGA")
+    assert "takes your signature over its plan" in answer.text
+    await chat.press("approve", "U0OLGA", value=f"1:{digest}")
+    assert chat.run().state is State.PENDING
+    assert chat.harness.fleet.sent == []
+
+
 async def test_break_glass_for_an_irreversible_change_needs_no_confirmation_in_slack(
     chat_with_alarms: Chat,
 ) -> None:

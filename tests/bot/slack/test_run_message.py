@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from bot.db.break_glass import BreakGlass
 from bot.model.agents import AgentOrigin
+from bot.model.approvals import ApprovalRequirements
 from bot.model.run import RequestOrigin, State, StepRecord, StepState
 from bot.model.waiting import Waiting, WaitingFor
 from bot.slack import run_message
@@ -556,3 +557,9 @@ def test_form_of_a_plan_requests_approval_only_if_one_is_missing(missing: int, l
     # The run needs one approval; a standing grant may replace it.
     planned = replace_facts(RUN_VIEWS["planned"], missing_approvals=missing)
     assert render_plan_view(planned, "C0OPS")["submit"]["text"] == label
+
+
+def test_card_says_that_the_requester_signs_first() -> None:
+    run = build_run(requirements=ApprovalRequirements(requires_signature=True))
+    card = render_card(build_run_view(run, lacks_signed_request=True))
+    assert "First the requester types  keyturn sign 12" in " ".join(list_texts(card.blocks))

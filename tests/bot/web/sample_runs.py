@@ -44,6 +44,8 @@ def build_plan(
         current_state=because or "203.0.113.9 is marked in http, gpc0=1, for 42 more minutes",
         steps=steps or (clear_step(run.host),),
         notes=("Its next bad request marks it again.",),
+        run=run.id,
+        reason=run.reason,
     )
 
 

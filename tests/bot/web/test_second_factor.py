@@ -40,6 +40,26 @@ def enrol(site: Site, browser: TestClient) -> str:
     return secret
 
 
+def test_page_shows_the_command_that_signs_where_a_rule_requires_signatures(site: Site) -> None:
+    rules = site.policy / "policy.cedar"
+    signed = '@approvals("1")\n@signed("both")'
+    rules.write_text(get_starter_rules().replace('@approvals("1")', signed, 1))
+    run = site.harness.request(LAMP_ON)
+    page = site.browser("dora").get(f"/runs/{run.id}").text
+    assert "Your signature is needed" in page
+    assert f"<code>keyturn sign {run.id}</code>" in page
+    page = site.browser("adam").get(f"/runs/{run.id}").text
+    assert 'id="approve"' not in page
+    rules.write_text(rules.read_text().replace('@signed("both")', '@signed("approver")', 1))
+    run = site.harness.request(LAMP_ON)
+    page = site.browser("adam").get(f"/runs/{run.id}").text
+    assert "Your approval is a signature over the plan" in page
+    assert 'id="approve"' not in page
+    answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
+    assert "takes your signature over its plan: type <code>keyturn sign" in answer.text
+    assert site.harness.get_run(run.id).state is State.PENDING
+
+
 def test_authenticator_app_is_enrolled_confirmed_and_used_for_an_approval(site: Site) -> None:
     rules = site.policy / "policy.cedar"
     rules.write_text(get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1))

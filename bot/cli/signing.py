@@ -1,0 +1,131 @@
+"""`keyturn sign`: signatures of people over plans."""
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bot.cli.client import ServiceClient, build_path, pass_service
+from bot.cli.context import FAILED, REFUSED, exit_with_error, is_interactive
+from bot.cli.options import reason_option
+from bot.cli.runs import NUMBER_ARGUMENT, SHORT_WAIT_OPTION, wait_and_print_run
+from bot.cli.terminal import escape_for_terminal
+
+if TYPE_CHECKING:
+    from bot.model.plan import ResolvedPlan
+
+_KEY_NAMES = ("id_ed25519_sk", "id_ecdsa_sk", "id_ed25519", "id_ecdsa")
+
+
+@click.command("sign")
+@NUMBER_ARGUMENT
+@click.option(
+    "--key",
+    "key_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Your private key, or the public key of one in your agent. Default: the first of "
+    f"{', '.join(_KEY_NAMES)} in ~/.ssh.",
+)
+@reason_option()
+@click.option("--yes", is_flag=True, help="Sign without asking.")
+@SHORT_WAIT_OPTION
+@pass_service
+def sign_plan(
+    service: ServiceClient,
+    *,
+    number: int,
+    key_file: Path | None,
+    reason: str,
+    yes: bool,
+    seconds: float | None,
+) -> None:
+    """Show the plan of run NUMBER, sign it with your SSH key, and approve it.
+
+    This machine computes the hashes and shows what you sign. If you requested the run and the
+    policy requires that you sign it, you sign the request instead.
+
+    For example: keyturn sign 12 --key ~/.ssh/id_ed25519_sk
+    """
+    run = service.get(build_path("runs", number))
+    action = next((one for one in ("sign", "approve") if one in run["actions"]), "")
+    if not action:
+        exit_with_error(f"you cannot sign run {number} now: keyturn run {number}", REFUSED)
+    shown = service.get(build_path("runs", number, "document"))
+    plan = _parse_plan(shown, number)
+    for line in describe_plan(plan):
+        click.echo(escape_for_terminal(line), err=True)
+    if not yes:
+        if not is_interactive():
+            exit_with_error("read the plan in a terminal, or say --yes", REFUSED)
+        click.confirm(f"Sign this plan ({plan.digest[:10]})?", abort=True, err=True)
+    signature = sign_document(plan.document, key_file or _find_key())
+    body = {"digest": plan.digest, "signature": signature}
+    more = {"reason": reason} if action == "approve" else {}
+    service.post(build_path("runs", number, action), body | more)
+    wait_and_print_run(service, number, wait_seconds=seconds)
+
+
+def _parse_plan(shown: Mapping[str, Any], number: int) -> "ResolvedPlan":
+    """Return the plan whose document and sections the service sent, if their hashes match."""
+    from bot.model.plan import parse_plan
+    from bot.model.plan_text import PlanTextError
+
+    try:
+        plan = parse_plan(shown["document"], [one["text"] for one in shown["sections"]])
+    except PlanTextError as error:
+        exit_with_error(f"do not sign run {number}: {error}", FAILED)
+    if plan.run != number:
+        exit_with_error(f"do not sign: this is the plan of run {plan.run}", FAILED)
+    return plan
+
+
+def describe_plan(plan: "ResolvedPlan") -> list[str]:
+    """Return what a signature is for, line by line."""
+    from bot.model.times import format_utc
+
+    lines = [
+        f"run {plan.run} of {plan.installation}: {plan.runbook}",
+        f"  requested by {plan.requested_by}: {plan.reason or 'no reason'}",
+        *(f"  {name} {value}" for name, value in sorted(plan.values.items())),
+        *([f"  schedule {plan.timing.name}: {plan.timing.description}"] if plan.timing else []),
+        f"  may start until {format_utc(plan.expires_at)}",
+    ]
+    for section in plan.sections:
+        lines.append(f"on {section.host} ({section.fingerprint}):")
+        for step in section.steps:
+            lines += [
+                f"  {step.title}: {step.before or '…'} → {step.after or '…'}",
+                f"    do    {step.command}",
+                f"    undo  {step.undo or f'none: {step.no_undo_reason}'}",
+            ]
+    return lines
+
+
+def _find_key() -> Path:
+    directory = Path.home() / ".ssh"
+    found = next((directory / name for name in _KEY_NAMES if (directory / name).exists()), None)
+    if found is None:
+        exit_with_error(
+            f"none of {', '.join(_KEY_NAMES)} is in {directory}: name a key with --key", FAILED
+        )
+    return found
+
+
+def sign_document(document: str, key_file: Path) -> str:
+    """Return the signature of `ssh-keygen -Y sign`, which asks for a touch or a passphrase."""
+    from bot.signing.sshsig import PLAN_NAMESPACE
+
+    program = shutil.which("ssh-keygen")
+    if program is None:
+        exit_with_error("ssh-keygen is missing: install openssh-client", FAILED)
+    with tempfile.TemporaryDirectory(prefix="keyturn-") as directory:
+        file = Path(directory) / "plan"
+        file.write_bytes(document.encode())
+        command = [program, "-Y", "sign", "-n", PLAN_NAMESPACE, "-f", str(key_file), str(file)]
+        if subprocess.run(command, check=False).returncode:
+            exit_with_error("ssh-keygen made no signature; nothing was sent", FAILED)
+        return file.with_name("plan.sig").read_text()

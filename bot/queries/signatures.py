@@ -1,0 +1,55 @@
+"""Check signatures of people over plans: with which key of theirs, and over exactly this plan."""
+
+from bot.audit import change_log, events
+from bot.audit.key_history import list_vouched_entries
+from bot.db.database import Transaction
+from bot.model.errors import InvalidRequestError
+from bot.model.plan import ResolvedPlan
+from bot.model.run import Decision, Run
+from bot.policy import Policy
+from bot.signing.sshsig import PLAN_NAMESPACE, PublicKey, SignatureError, verify_signature
+
+
+def check_plan_signature(
+    policy: Policy, person: str, signature: str, plan: ResolvedPlan | None
+) -> PublicKey:
+    """Return the key with which this person signed this plan. Raises InvalidRequestError."""
+    document = plan.document if plan else ""
+    try:
+        key = verify_signature(signature, document.encode(), namespace=PLAN_NAMESPACE)
+    except SignatureError as error:
+        raise InvalidRequestError(f"the signature {error}") from None
+    known = policy.find_person(person)
+    if known is None or key.line not in known.signing_keys:
+        raise InvalidRequestError(
+            f"the signature is of the key {key.fingerprint}, which people.yaml does not name as a "
+            f"signing key of {person}: sign with one that it names, or have it added"
+        )
+    return key
+
+
+def has_valid_signature(policy: Policy, decision: Decision, approved: Run) -> bool:
+    """Return whether an approval is a signature over the plan, with a key that still counts."""
+    return _is_plan_signed(policy, decision.person, decision.signature, approved)
+
+
+def _is_plan_signed(policy: Policy, person: str, signature: str, run: Run) -> bool:
+    if not signature or run.plan is None or not run.plan.has_digest(run.digest):
+        return False
+    try:
+        check_plan_signature(policy, person, signature, run.plan)
+    except InvalidRequestError:
+        return False
+    return True
+
+
+def is_request_signed(tx: Transaction, policy: Policy, run: Run) -> bool:
+    """Return whether the requester has signed the plan, with a key that still counts."""
+    logged = change_log.list_entries_of_run(tx, run.id, [events.RequestSigned.kind])
+    return any(
+        isinstance(event := entry.event, events.RequestSigned)
+        and entry.person == run.requested_by
+        and event.digest == run.digest
+        and _is_plan_signed(policy, run.requested_by, event.signature, run)
+        for entry in list_vouched_entries(tx, logged)
+    )

@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Verify the signatures of people in an export of Keyturn's change log, without Keyturn.
+
+    keyturn changelog export > export.jsonl
+    keyturn policy signers > signers        # better: the file that you keep yourself
+    python3 verify_signatures.py export.jsonl signers
+
+First verify the log itself with verify_changelog.py. This script shares no code with the service.
+It needs Python's standard library and ssh-keygen of OpenSSH 8.9 or newer.
+
+For each plan it takes the lines of document and sections from the entry "planned", and checks that
+the SHA-256 of the document is the digest, and that the document names the SHA-256 of each section.
+For each entry "approved" and "request signed" with a signature it has ssh-keygen verify that the
+person of the entry signed exactly this document. `signers` is an allowed signers file, in which
+each line begins with the id of a person. ssh-keygen accepts signatures of security keys that no
+one touched, so the script reads that flag itself.
+
+It prints a line for each signature, and exits with 1 if one is not valid.
+"""
+
+import base64
+import hashlib
+import json
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+NAMESPACE = "keyturn-plan"
+
+
+def join_lines(lines):
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def sha256(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+def check_plan(body):
+    """Return the document of a plan, or None if it does not have the hashes that it must have."""
+    document = join_lines(body["plan"]["document"])
+    named = [line.split(" ")[2] for line in document.decode().split("\n") if line[:5] == "host "]
+    found = [sha256(join_lines(section)) for section in body["plan"]["sections"]]
+    return document if sha256(document) == body["digest"] and named == found else None
+
+
+def read_strings(blob, count):
+    """Return so many strings of the SSH protocol, and the rest."""
+    strings = []
+    for _ in range(count):
+        (length,) = struct.unpack(">I", blob[:4])
+        strings.append(blob[4 : 4 + length])
+        blob = blob[4 + length :]
+    return strings, blob
+
+
+def is_touched(signature):
+    """Return whether the person touched the security key; True for other keys."""
+    blob = base64.b64decode("".join(signature.split("-----")[2].split()))
+    strings, _ = read_strings(blob[10:], 5)  # after SSHSIG and the version
+    (kind, _), rest = read_strings(strings[4], 2)
+    return b"sk-" not in kind or bool(rest[0] & 1)
+
+
+def is_signed(signers, person, document, signature):
+    """Return whether the person, by the file of signers, signed this document."""
+    with tempfile.NamedTemporaryFile("w", suffix=".sig") as file:
+        file.write(signature)
+        file.flush()
+        command = ["ssh-keygen", "-Y", "verify", "-n", NAMESPACE, "-f", signers, "-I", person]
+        done = subprocess.run(
+            [*command, "-s", file.name], input=document, capture_output=True, check=False
+        )
+    try:
+        return done.returncode == 0 and is_touched(signature)
+    except (ValueError, IndexError, struct.error):
+        return False
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit(__doc__.split("\n\n")[1])
+    export, signers = sys.argv[1:]
+    documents, wrong, count = {}, 0, 0
+    with Path(export).open(encoding="utf-8") as lines:
+        for line in lines:
+            entry = json.loads(line)
+            body = json.loads(entry["body"])
+            if entry["kind"] == "planned":
+                documents[entry["run"], body["digest"]] = check_plan(body)
+            if entry["kind"] not in ("approved", "request signed") or not body.get("signature"):
+                continue
+            document = documents.get((entry["run"], body["digest"]))
+            person = entry["person"]
+            valid = document and is_signed(signers, person, document, body["signature"])
+            count, wrong = count + 1, wrong + (not valid)
+            print(
+                f"{'valid' if valid else 'NOT VALID'}: entry {entry['seq']}, run {entry['run']}, "
+                f"{entry['kind']} by {person}, plan {body['digest']}"
+            )
+    print(f"{count} signatures, {wrong} not valid")
+    sys.exit(bool(wrong))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+"""`keyturn sign`, against a real service and with a key of ssh-keygen."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from bot.audit import change_log, events
+from tests.bot.cli.test_runs import CliService
+from tests.bot.signing.ssh_key import SshKey
+from tests.bot.web import sample_runs
+from tests.playground.service import Service
+from tests.policies import get_starter_rules, write_policy
+
+
+@pytest.fixture
+def signing(tmp_path: Path) -> Generator[CliService]:
+    """A service in which requesters and owners sign."""
+    rules = get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@signed("both")', 1)
+    write_policy(tmp_path / "policy", rules=rules)
+    people = tmp_path / "policy" / "people.yaml"
+    for person in ("dora", "olga"):
+        line = SshKey.create(tmp_path, name=person).line
+        text = people.read_text()
+        people.write_text(
+            text.replace(f"  {person}: {{", f'  {person}: {{signing_keys: ["{line}"], ')
+        )
+    with Service(tmp_path, slack="") as service:
+        yield CliService(service, tmp_path)
+
+
+def test_requester_and_owner_sign_what_their_machine_shows(signing: CliService, tmp_path: Path):
+    keyturn = signing.service.keyturn
+    version = keyturn.policies.get_policy().version
+    with keyturn.database.transaction() as tx:
+        run = sample_runs.add_planned_run(tx, policy_version=version)
+    submitted = signing.type("dora", "submit", str(run.id), run.digest, "--wait", "0")
+    assert "dora has to sign it first" in submitted.stdout
+    assert f"keyturn sign {run.id}" in submitted.stdout
+    early = signing.type("olga", "sign", str(run.id), "--yes")
+    assert (early.exit_code, early.stderr) == (
+        4,
+        f"keyturn: you cannot sign run {run.id} now: keyturn run {run.id}\n",
+    )
+
+    def sign(person: str) -> str:
+        key = str(tmp_path / person)
+        done = signing.type(person, "sign", str(run.id), "--key", key, "--yes", "--wait", "0")
+        assert done.exit_code in {0, 5}, done.output
+        return done.stderr
+
+    shown = sign("dora")
+    assert "requested by dora" in shown
+    assert "socat" in shown
+    assert "undo  " in shown
+    sign("olga")
+    with keyturn.database.reading() as tx:
+        kinds = (events.RequestSigned.kind, events.Approved.kind)
+        entries = change_log.list_entries_of_run(tx, run.id, kinds)
+    assert [entry.person for entry in entries] == ["dora", "olga"]
+
+
+def test_plan_is_not_signed_unseen(signing: CliService):
+    keyturn = signing.service.keyturn
+    with keyturn.database.transaction() as tx:
+        run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
+    done = signing.type("dora", "sign", str(run.id))
+    assert (done.exit_code, "read the plan in a terminal" in done.stderr) == (4, True)
+
+
+def test_signers_command_prints_a_file_for_ssh_keygen(signing: CliService, tmp_path: Path):
+    done = signing.type("dora", "policy", "signers", str(tmp_path / "policy"))
+    assert done.exit_code == 0, done.output
+    keys = {name: SshKey(tmp_path / name).line for name in ("dora", "olga")}
+    assert done.stdout == "".join(
+        f'{name} namespaces="keyturn-plan" {line}\n' for name, line in keys.items()
+    )
