@@ -43,6 +43,10 @@ class Evaluation:
     """Whether the person can view such runs of others."""
     requires_ticket: bool = False
     """Whether the request must name an approved change ticket."""
+    requires_signature: bool = False
+    """Whether each approval must be a signature over the plan."""
+    requires_signed_request: bool = False
+    """Whether the requester must sign the plan first."""
     is_lower_bound: bool = False
     """Whether the plan, which is not known yet, may make the rules require more or refuse."""
 
@@ -56,7 +60,16 @@ class Evaluation:
         unseen = [] if self.can_view else [f"{subject} cannot view such runs of other people."]
         ticket = ["The request names an approved change ticket."] if self.requires_ticket else []
         bound = [_LOWER_BOUND] if self.is_lower_bound else []
-        return [*self._describe_request(usual_wait), *bound, *ticket, *unseen]
+        known = [*self._describe_request(usual_wait), *bound, *self._describe_signatures(subject)]
+        return [*known, *ticket, *unseen]
+
+    def _describe_signatures(self, subject: str) -> list[str]:
+        if not self.requires_signature:
+            return []
+        if self.requires_signed_request:
+            sign = "sign" if subject == "You" else "signs"
+            return [f"{subject} {sign} the plan first, and then the approvers."]
+        return ["Approvers sign the plan."]
 
     def _describe_request(self, usual_wait: int | None) -> list[str]:
         if not self.allowed:
@@ -111,6 +124,8 @@ def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
         reversible=request.reversible,
         can_view=can_view,
         requires_ticket=ruling.requires_ticket,
+        requires_signature=ruling.requires_signature,
+        requires_signed_request=ruling.requires_signed_request,
     )
 
 

@@ -15,6 +15,8 @@ from bot.db import tables
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
+from bot.policy.explain import evaluate_request
+from bot.queries.approval_count import build_policy_request
 from tests.bot.harness import Harness, open_harness
 from tests.bot.signing.soft_passkey import SoftPasskey
 from tests.bot.signing.ssh_key import SshKey
@@ -281,6 +283,20 @@ def test_gate_refuses_a_run_whose_requester_no_longer_has_the_key(tmp_path: Path
         harness.service.sign_request(run.id, person="dora", digest=run.digest, signature=signature)
         harness.run_queued_work()
         assert harness.get_run(run.id).state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    ("who", "sentence"),
+    [
+        ("approver", "Approvers sign the plan."),
+        ("both", "You sign the plan first, and then the approvers."),
+    ],
+)
+def test_preview_says_who_signs(tmp_path: Path, who: str, sentence: str):
+    with open_harness(tmp_path, rules=_write_rules(who)) as harness:
+        run = harness.request(LAMP_ON)
+        request = build_policy_request(run, now=run.requested_at)
+        assert sentence in evaluate_request(harness.policies.get_policy(), request).describe()
 
 
 def test_signature_of_the_request_is_refused_where_no_rule_requires_it(
