@@ -29,7 +29,7 @@ from bot.cli.policy import policy_commands
 from bot.cli.runs import COMMANDS as RUNS
 from bot.cli.sections import EXIT_STATUS_HELP, CommandGroup, KeyturnCommand
 from bot.cli.setup import COMMANDS as SETUP
-from bot.cli.signing import sign_plan
+from bot.cli.signing import print_signing_page, sign_plan
 from bot.cli.stop import COMMANDS as STOPS
 from bot.cli.terminal import is_quiet
 from bot.features import load_checks, load_commands, load_hooks
@@ -152,6 +152,7 @@ for command in (
     *STOPS,
     *RUNS,
     *DECISIONS,
+    print_signing_page,
     sign_plan,
     *HISTORY,
     *HOSTS,

@@ -38,7 +38,7 @@ from bot.execution.local_dispatch import LocalDispatcher
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
 from bot.feature import ServerContext, ServerPart
-from bot.health import ServiceHealth
+from bot.health import ServiceHealth, check_signing_page
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS
@@ -54,6 +54,7 @@ from bot.queries.form_options import FormOptions
 from bot.queries.policy_facts import PolicyWithFacts
 from bot.service import KeyturnService
 from bot.settings import Settings
+from bot.signing.page import hash_signing_page
 from bot.web import app as web
 from bot.web.connections import (
     Connection,
@@ -483,7 +484,8 @@ def build_service(
         file_suffix=file_suffix,
         process_lock=process_lock,
     )
-    foundation.housekeeping.start(settings.shown)
+    page = {"signing_page_sha256": hash_signing_page(settings.address)}
+    foundation.housekeeping.start(settings.shown | page)
     foundation.housekeeping.log_own_runbooks(list_own_digests())
     database, service = foundation.database, foundation.service
     active_policy = foundation.active_policy
@@ -523,6 +525,7 @@ def build_service(
             form_options=form_options,
             list_check_results=service_health.list_results,
             pages=features.load_pages(),
+            signing_page=settings.signing_page or "/sign",
             identity_provider=build_oidc_provider(settings),
             has_slack=has_slack,
         )
@@ -582,7 +585,10 @@ def _create_service_health(
         settings.data / f"changelog{file_suffix}.spool",
         {subject: settings.key_directory / name for subject, name in keys.items()},
         foundation.policies,
-        features.load_checks(),
+        (
+            partial(check_signing_page, settings.address, settings.signing_page),
+            *features.load_checks(),
+        ),
     )
 
 

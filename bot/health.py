@@ -19,6 +19,7 @@ from bot.model.check_result import (
 )
 from bot.model.text import format_count
 from bot.policy import NoPolicyError, Policy, PolicySource
+from bot.signing.page import hash_signing_page
 
 _SECOND = 1_000_000
 # A larger difference between the clocks is an error of their time service.
@@ -31,6 +32,25 @@ _OLD_KEY_DAYS = 366
 
 CheckWithPolicy = Callable[[Transaction, Policy], Iterable[CheckResult]]
 """A check of a feature, which reads the database and the policy."""
+
+
+def check_signing_page(
+    base_url: str, elsewhere: str, _tx: Transaction, policy: Policy
+) -> Iterator[CheckResult]:
+    """Say who serves the page on which people sign plans, where people have signing keys.
+
+    elsewhere: its address on another server; "" if it is Keyturn's.
+    """
+    if not any(person.signing_keys for person in policy.organisation.people.values()):
+        return
+    whose = (
+        f"is at {elsewhere}, on another server"
+        if elsewhere
+        else f"is at {base_url}/sign: anyone who can alter it there while people sign can show "
+        "them another plan. `keyturn signing-page` prints it for another server"
+    )
+    message = f"{whose}. Its sha256sum has to be {hash_signing_page(base_url)}"
+    yield create_ok_result("Signing page", message)
 
 
 def _count_nothing() -> Mapping[str, int]:

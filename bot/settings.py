@@ -40,6 +40,7 @@ class Settings(BaseSettings):
     database: empty for SQLite in *data*, or postgresql+psycopg://…
     listen, port: the address of the web server. base_url: its address for people. proxies:
     addresses and networks of reverse proxies on other machines, separated by commas.
+    signing_page: the address of the page on which people sign plans, if another server has it.
     slack_…: bot token xoxb-…, app token xapp-… for Socket Mode or signing secret for HTTP, team id
     T…, channel C… for requests without one, and another one for alarms.
     log: the format of the service log: text, or json, one object on a line.
@@ -68,6 +69,7 @@ class Settings(BaseSettings):
     listen: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
     base_url: str = ""
+    signing_page: str = ""
     proxies: str = ""
     slack_bot_token: SecretStr = SecretStr("")
     slack_app_token: SecretStr = SecretStr("")
@@ -124,6 +126,13 @@ class Settings(BaseSettings):
     def _validate_base_url(cls, address: str) -> str:
         if address and not _is_page_address(address):
             raise ValueError("must be an address such as https://keyturn.example.com")
+        return address
+
+    @field_validator("signing_page")
+    @classmethod
+    def _validate_signing_page(cls, address: str) -> str:
+        if address and not (_is_page_address(address) and "#" not in address):
+            raise ValueError("must be an address such as https://sign.example.com/")
         return address
 
     @field_validator("proxies")

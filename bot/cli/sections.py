@@ -37,7 +37,8 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Agents": ("agent",),
     "Audit and backup": ("changelog", "backup", "restore", "db"),
     "Server": (
-        *("init", "inventory", "sudoers", "manifest", "doctor", "serve", "worker", "completion"),
+        *("init", "inventory", "sudoers", "signing-page", "manifest"),
+        *("doctor", "serve", "worker", "completion"),
     ),
 }
 EXIT_STATUS_HELP = (

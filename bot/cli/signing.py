@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bot.cli.client import ServiceClient, build_path, pass_service
-from bot.cli.context import FAILED, REFUSED, exit_with_error, is_interactive
-from bot.cli.options import reason_option
+from bot.cli.context import FAILED, REFUSED, CommandEnvironment, exit_with_error, is_interactive
+from bot.cli.options import pass_environment, reason_option
 from bot.cli.runs import NUMBER_ARGUMENT, SHORT_WAIT_OPTION, wait_and_print_run
 from bot.cli.terminal import escape_for_terminal
 
@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     from bot.model.plan import ResolvedPlan
 
 _KEY_NAMES = ("id_ed25519_sk", "id_ecdsa_sk", "id_ed25519", "id_ecdsa")
+
+
+@click.command("signing-page")
+@pass_environment
+def print_signing_page(environment: CommandEnvironment) -> None:
+    """Print the page on which people sign plans, for a server other than Keyturn's.
+
+    It is one file that requests nothing. Set KEYTURN_SIGNING_PAGE to its address.
+
+    For example: keyturn signing-page > index.html
+    """
+    from bot.signing.page import render_signing_page
+
+    click.echo(render_signing_page(environment.settings.address), nl=False)
 
 
 @click.command("sign")

@@ -163,6 +163,12 @@ class RunView:
         return get_child_run_display(self.run, self.parent_state)
 
     @property
+    def can_sign(self) -> bool:
+        """Whether the viewer can sign the plan now, as its requester or to approve it."""
+        allowed = self.allowed_actions
+        return allowed.sign or (allowed.approve and self.requires_signature)
+
+    @property
     def plan_state_label(self) -> str:
         """What the state of the host in the plan is now: a change that has started has left it."""
         return "State before" if self.run.started_at else "State when planned"

@@ -7,7 +7,14 @@ from bot.model.errors import InvalidRequestError
 from bot.model.plan import ResolvedPlan
 from bot.model.run import Decision, Run
 from bot.policy import Policy
-from bot.signing.sshsig import PLAN_NAMESPACE, PublicKey, SignatureError, verify_signature
+from bot.signing.assertion import PASSKEY_KIND, Assertion
+from bot.signing.sshsig import (
+    PLAN_NAMESPACE,
+    PublicKey,
+    SignatureError,
+    parse_public_key,
+    verify_signature,
+)
 
 
 def check_plan_signature(
@@ -26,6 +33,30 @@ def check_plan_signature(
             f"signing key of {person}: sign with one that it names, or have it added"
         )
     return key
+
+
+def find_passkey_signature(
+    policy: Policy, person: str, assertion: Assertion, plan: ResolvedPlan | None
+) -> str:
+    """Return what a browser returned as the signature of this person over this plan.
+
+    Raises InvalidRequestError if none of the person's passkeys made it.
+    """
+    known = policy.find_person(person)
+    keys = [parse_public_key(line) for line in known.signing_keys] if known else []
+    for key in keys:
+        if plan is None or key.kind != PASSKEY_KIND:
+            continue
+        signature = assertion.wrap(key)
+        try:
+            check_plan_signature(policy, person, signature, plan)
+        except InvalidRequestError:
+            continue
+        return signature
+    raise InvalidRequestError(
+        "this is no signature of the plan by a passkey that people.yaml names for "
+        f"{known.name if known else 'this person'}: open the page again, or have the passkey added"
+    )
 
 
 def has_valid_signature(policy: Policy, decision: Decision, approved: Run) -> bool:

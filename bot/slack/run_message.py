@@ -256,11 +256,16 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
 
 
 def _render_signing_hint(run_view: SlackRunView) -> Block:
-    """Render who signs the plan, and with which command."""
-    run = run_view.run
-    first = "First the requester types " if run_view.view.lacks_signed_request else ""
-    who = first or "Approvers sign this plan in a terminal: "
-    return rich_text(rich_text_section(who, code(f"keyturn sign {run.id}")))
+    """Render who signs the plan, and where."""
+    run, page = run_view.run, run_view.page_url
+    who = "First the requester" if run_view.view.lacks_signed_request else "An approver"
+    words = code(f"keyturn sign {run.id}")
+    if not page:
+        return paragraph(f"{who} signs this plan in a terminal: ", words)
+    sign = link(f"{page}/sign", "Sign…")
+    return paragraph(
+        emoji("lower_left_fountain_pen"), f" {who} signs this plan: ", sign, " or ", words
+    )
 
 
 def render_decided(run_view: SlackRunView) -> Message:

@@ -27,6 +27,7 @@ from bot.web import (
     runs,
     second_factor,
     sessions,
+    signing,
     site_search,
     stream,
     tokens,
@@ -40,6 +41,7 @@ _ROUTER_MODULES = (
     change_log,
     # Before `run`, whose route /runs/{number} would match /runs/compare.
     compare,
+    signing,
     run,
     stream,
     hosts,
@@ -81,7 +83,12 @@ def build_app(deps: WebDependencies) -> FastAPI:
         GZipMiddleware(_StaticFilesWithCache(directory=STATIC_DIRECTORY), compresslevel=6),
         "static",
     )
-    app.add_middleware(middleware.RequestGuard, origin=deps.origin, build_refusal=_build_refusal)
+    app.add_middleware(
+        middleware.RequestGuard,
+        origin=deps.origin,
+        open_path=signing.RETURN_PATH,
+        build_refusal=_build_refusal,
+    )
     return app
 
 

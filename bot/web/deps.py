@@ -55,6 +55,8 @@ class WebDependencies:
     """The pages of features."""
     identity_provider: IdentityProvider | None = None
     """OpenID Connect provider for sign-in, if there is one."""
+    signing_page: str = "/sign"
+    """Address of the page on which people sign plans."""
     has_slack: bool = True
     """Whether people can get a sign-in link in Slack."""
 

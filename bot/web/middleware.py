@@ -28,12 +28,22 @@ _SECONDS_PER_YEAR = 365 * 86400
 
 
 class RequestGuard:
-    """ASGI middleware that refuses foreign and oversized requests and sets security headers."""
+    """ASGI middleware that refuses foreign and oversized requests and sets security headers.
+
+    Args:
+        open_path: The path that takes forms of pages of any site: it looks at no session.
+    """
 
     def __init__(
-        self, app: ASGIApp, *, origin: str, build_refusal: Callable[[int, str], Response]
+        self,
+        app: ASGIApp,
+        *,
+        origin: str,
+        open_path: str,
+        build_refusal: Callable[[int, str], Response],
     ) -> None:
         self._app, self._origin, self._build_refusal = app, origin, build_refusal
+        self._open_path = open_path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -52,7 +62,8 @@ class RequestGuard:
 
     def _get_refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
-        if scope["method"] not in {"GET", "HEAD"} and not is_same_origin(headers, self._origin):
+        is_open = scope["method"] in {"GET", "HEAD"} or scope["path"] == self._open_path
+        if not is_open and not is_same_origin(headers, self._origin):
             return self._build_refusal(
                 403,
                 "The request did not come from a page of Keyturn. "
@@ -91,7 +102,10 @@ def is_same_origin(headers: Headers, origin: str) -> bool:
 
 def set_security_headers(headers: MutableHeaders, path: str, *, origin: str) -> None:
     """Set the security headers of a response."""
+    policy = headers.get("content-security-policy", "")
     headers.update(_SECURITY_HEADERS)
+    if policy:  # of the signing page, which is the only one with its own
+        headers["Content-Security-Policy"] = policy
     if origin.startswith("https:"):
         headers["Strict-Transport-Security"] = f"max-age={_SECONDS_PER_YEAR}"
     if not path.startswith("/static/"):

@@ -39,6 +39,7 @@ NumberedStep = tuple[int, PlannedStep, StepRecord | None]
 # becomes of the run is said by its state, because the address may be opened again later.
 _DONE_NOTICES: Mapping[str, str] = {
     "approved": "Your approval is recorded.",
+    "signed": "Your signature is recorded.",
     "denied": "The request is denied. No command was sent.",
     "countered": "Your values are proposed to the requester.",
     "accepted": "You accepted the values.",

@@ -48,20 +48,36 @@ class SoftPasskey:
         namespace: str = PLAN_NAMESPACE,
         kind: str = "webauthn.get",
     ) -> str:
+        made = self.answer_browser(
+            message, flags=flags, origin=origin, namespace=namespace, kind=kind
+        )
+        client, head = made["client_data"], made["authenticator_data"][32:]
+        numbers = b"".join(map(_encode_integer, decode_dss_signature(made["signature"])))
+        strings = (b"webauthn-" + _KIND, numbers)
+        tail = b"".join(map(encode_string, (origin.encode(), client, b"")))
+        signature = b"".join(map(encode_string, strings)) + head + tail
+        return encode_signature(self.public, signature, namespace=namespace)
+
+    def answer_browser(
+        self,
+        message: bytes,
+        *,
+        flags: int = 0x05,
+        origin: str = "https://keyturn.example.com",
+        namespace: str = PLAN_NAMESPACE,
+        kind: str = "webauthn.get",
+    ) -> dict[str, bytes]:
+        """Return what a browser returns to the page."""
         blob = build_signed_blob(message, namespace=namespace)
         challenge = base64.urlsafe_b64encode(blob).decode().rstrip("=")
         client = (
             f'{{"type":"{kind}","challenge":"{challenge}","origin":"{origin}",'
             '"crossOrigin":false}'
         ).encode()
-        head = bytes([flags]) + struct.pack(">I", 7)
-        data = hashlib.sha256(self.application.encode()).digest() + head
+        data = hashlib.sha256(self.application.encode()).digest()
+        data += bytes([flags]) + struct.pack(">I", 7)
         signed = self.key.sign(data + hashlib.sha256(client).digest(), ec.ECDSA(hashes.SHA256()))
-        numbers = b"".join(map(_encode_integer, decode_dss_signature(signed)))
-        strings = (b"webauthn-" + _KIND, numbers)
-        tail = b"".join(map(encode_string, (origin.encode(), client, b"")))
-        signature = b"".join(map(encode_string, strings)) + head + tail
-        return encode_signature(self.public, signature, namespace=namespace)
+        return {"authenticator_data": data, "client_data": client, "signature": signed}
 
 
 def _encode_integer(number: int) -> bytes:

@@ -562,4 +562,6 @@ def test_form_of_a_plan_requests_approval_only_if_one_is_missing(missing: int, l
 def test_card_says_that_the_requester_signs_first() -> None:
     run = build_run(requirements=ApprovalRequirements(requires_signature=True))
     card = render_card(build_run_view(run, lacks_signed_request=True))
-    assert "First the requester types  keyturn sign 12" in " ".join(list_texts(card.blocks))
+    texts = " ".join(list_texts(card.blocks))
+    assert "First the requester signs this plan:  Sign…  or  keyturn sign 12" in texts
+    assert "https://keyturn.example.com/runs/12/sign" in json.dumps(card.blocks)

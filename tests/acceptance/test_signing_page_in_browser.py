@@ -1,0 +1,197 @@
+"""The signing page in a browser: what it shows, what it refuses, and from request to approval."""
+
+import base64
+import json
+import re
+import subprocess
+import zlib
+from collections.abc import Generator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, CDPSession, Page, expect
+
+from bot.model.run import State
+from bot.signing.page import build_fragment
+from tests.acceptance.browsing import CONTRAST, Server, Visit, open_window
+from tests.bot.harness import Harness, open_harness
+from tests.policies import get_starter_rules
+from tests.toy import SetSwitch
+
+pytestmark = pytest.mark.real
+
+SIGNED = get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@signed("both")', 1)
+LAMP = SetSwitch(host="lb1", name="lamp", value="on")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[Server]:
+    # Keys are bound to a name, and to no bare address.
+    with open_harness(tmp_path, rules=SIGNED) as harness:
+        server = Server(harness, "localhost")
+        yield server
+        server.stop()
+
+
+def add_passkey_device(page: Page) -> CDPSession:
+    """Give the browser a device that keeps passkeys, and is touched as soon as it asks."""
+    devices = page.context.new_cdp_session(page)
+    devices.send("WebAuthn.enable")
+    devices.send(
+        "WebAuthn.addVirtualAuthenticator",
+        {
+            "options": {
+                "protocol": "ctap2",
+                "transport": "internal",
+                "hasResidentKey": True,
+                "hasUserVerification": True,
+                "isUserVerified": True,
+                "automaticPresenceSimulation": True,
+            }
+        },
+    )
+    return devices
+
+
+def make_passkey(visit: Visit, person: str, directory: Path) -> str:
+    """Make a passkey on the page, and return its line for people.yaml."""
+    visit.page.goto(f"{visit.server.address}/sign#new={person}")
+    visit.page.get_by_role("button", name="Make a passkey").click()
+    line = visit.page.locator("#key").inner_text()
+    file = directory / f"{person}.pub"
+    file.write_text(f"{line}\n")
+    known = subprocess.run(["ssh-keygen", "-l", "-f", file], capture_output=True, check=True)
+    assert known.stdout.endswith(b"(ECDSA-SK)\n")
+    return line
+
+
+def give_keys(harness: Harness, lines: Mapping[str, str]) -> None:
+    """Write people's keys into the policy directory."""
+    file = harness.policies.path / "people.yaml"
+    text = file.read_text()
+    for person, line in lines.items():
+        assert f"  {person}: {{" in text
+        text = text.replace(f"  {person}: {{", f'  {person}: {{signing_keys: ["{line}"], ')
+    file.write_text(text)
+
+
+def sign_run(visit: Visit, number: int) -> None:
+    """Sign a plan: two clicks from the page of the run, and a touch."""
+    visit.open(f"/runs/{number}")
+    visit.page.get_by_role("link", name="Sign…").click()
+    visit.page.get_by_role("button", name="Sign", exact=True).click()
+    visit.page.wait_for_url(f"**/runs/{number}?done=signed")
+    expect(visit.page.get_by_text("Your signature is recorded.")).to_be_visible()
+
+
+def test_requester_and_approver_sign_a_plan_with_passkeys(
+    browser: Browser, server: Server, tmp_path: Path
+) -> None:
+    harness = server.harness
+    # A telephone, with the passkeys of both.
+    visit = open_window(browser, server, viewport={"width": 360, "height": 740})
+    devices = add_passkey_device(visit.page)
+    keys = {"dora": make_passkey(visit, "dora", tmp_path)}
+    give_keys(harness, keys)
+    run = harness.request(LAMP)
+    visit.sign_in("dora")
+    sign_run(visit, run.id)
+    assert harness.get_run(run.id).state is State.PENDING
+    devices.detach()
+    devices = add_passkey_device(visit.page)
+    give_keys(harness, {"olga": make_passkey(visit, "olga", tmp_path)})
+    visit.sign_in("olga")
+    sign_run(visit, run.id)
+    harness.run_queued_work()
+    assert harness.get_run(run.id).state is State.SUCCEEDED
+    # OpenSSH knows no passkeys with RSA, which Chromium would have a page offer as well.
+    assert [one for one in visit.complaints if "pubKeyCredParams" not in one] == []
+    visit.page.context.close()
+
+
+def test_signing_page_fits_every_screen_with_enough_contrast(
+    browser: Browser, server: Server
+) -> None:
+    run = server.harness.request(LAMP)
+    assert run.plan
+    visit = open_window(browser, server)
+    visit.page.goto(f"{server.address}/sign#{build_fragment(run.plan, person='olga')}")
+    for screen, width in visit.iterate_screens():
+        expect(visit.page.get_by_role("button", name="Sign", exact=True)).to_be_visible()
+        for words in ("toy set", "lamp", "dora", "Set lamp to on", "set lamp on"):
+            expect(visit.page.get_by_text(words).first).to_be_visible()
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert visit.page.evaluate(CONTRAST) == []
+        visit.keep(f"sign-{screen}")
+    assert visit.complaints == []
+    visit.page.context.close()
+
+
+def _read_texts(fragment: str) -> dict[str, object]:
+    packed = re.search(r"plan=([\w-]+)", fragment)
+    assert packed
+    blob = base64.urlsafe_b64decode(packed[1] + "==")
+    return json.loads(zlib.decompress(blob, -zlib.MAX_WBITS))
+
+
+def _pack_texts(texts: object) -> str:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    blob = packer.compress(json.dumps(texts).encode()) + packer.flush()
+    return f"plan={base64.urlsafe_b64encode(blob).decode().rstrip('=')}&person=olga"
+
+
+def test_signing_page_refuses_what_is_not_one_whole_plan(browser: Browser, server: Server) -> None:
+    run = server.harness.request(LAMP)
+    assert run.plan
+    whole = _read_texts(build_fragment(run.plan, person="olga"))
+    document, sections = str(whole["document"]), run.plan.sections
+    expired = replace(run.plan, expires_at=run.plan.not_before).document
+    section = sections[0].text
+    cases: Mapping[str, tuple[object, str]] = {
+        "other steps": (
+            {"document": document, "sections": [section.replace("do on", "do off")]},
+            "are not those of the plan",
+        ),
+        "no steps": ({"document": document, "sections": []}, "the steps of each of its hosts"),
+        "more steps": (
+            {"document": document, "sections": [section, section]},
+            "the steps of each of its hosts",
+        ),
+        "an unknown line": (
+            {"document": document.replace("nonce", "hidden x\nnonce"), "sections": [section]},
+            "does not know in this place",
+        ),
+        "a line twice": (
+            {"document": document.replace("run ", "run 9\nrun "), "sections": [section]},
+            "does not know in this place",
+        ),
+        "letters that turn the text": (
+            {
+                "document": document.replace("installation ", "installation \u202e"),
+                "sections": [section],
+            },
+            "cannot be shown",
+        ),
+        "a plan that has expired": (
+            {"document": expired, "sections": [section]},
+            "The plan has expired",
+        ),
+        "another version": (
+            {"document": document.replace("plan 1", "plan 2", 1), "sections": [section]},
+            "another version",
+        ),
+        "no plan": ([], "is not complete"),
+    }
+    visit = open_window(browser, server)
+    for name, (texts, words) in cases.items():
+        visit.page.goto("about:blank")
+        visit.page.goto(f"{server.address}/sign#{_pack_texts(texts)}")
+        expect(visit.page.get_by_role("alert"), name).to_contain_text(words)
+        expect(visit.page.get_by_role("button", name="Sign", exact=True), name).to_have_count(0)
+        expect(visit.page.locator("#plan"), name).to_be_hidden()
+    for fragment, words in (("", "There is no plan"), ("plan=abcd", "is not complete")):
+        visit.page.goto("about:blank")
+        visit.page.goto(f"{server.address}/sign#{fragment}")
+        expect(visit.page.get_by_role("alert")).to_contain_text(words)
+    visit.page.context.close()
