@@ -158,6 +158,10 @@ PICTURES ?=
 test: setup system assets schemas .venv/.compiled ## Run every test on every core; ARGS="-k word" and the like go to pytest
 	KEYTURN_PICTURES=$(PICTURES) $(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
+.PHONY: guarantee
+guarantee: setup system ## Try over 200 ways to change an enrolled host without people's signatures; prints a table
+	exec $(BIN)/python -m tests.guarantee
+
 # The number of event orders for the state machine of a run, of races of three processes to approve,
 # start and fire, and of runs that wait in one queue; `make test` tries 40, 34 and 120. A fifth as
 # often a process is killed at a random time, on either database; a tenth as often one of several
@@ -179,7 +183,7 @@ chaos: setup system assets schemas ## Try 1,000 event orders and races, kill -9,
 		tests/bot/workflow/test_sequences.py tests/connectors/test_silence.py \
 		tests/connectors/test_hostile.py tests/acceptance/test_probation_real.py \
 		tests/acceptance/test_rebuild_real.py tests/acceptance/test_*_in_browser.py \
-		tests/test_features.py $(ARGS)
+		tests/test_features.py tests/guarantee $(ARGS)
 
 # Filling the databases takes long: KEEP=DIR keeps them for the next run (22 GB).
 KEEP ?=

@@ -22,7 +22,7 @@ from bot.cli.environment import (
 )
 from bot.cli.history import COMMANDS as HISTORY
 from bot.cli.hosts import COMMANDS as HOSTS
-from bot.cli.inventory import inventory_commands, print_sudoers
+from bot.cli.inventory import inventory_commands, print_host_files, print_sudoers
 from bot.cli.options import json_option
 from bot.cli.own_runbooks import runbook_commands
 from bot.cli.policy import policy_commands
@@ -157,6 +157,7 @@ for command in (
     *HISTORY,
     *HOSTS,
     inventory_commands,
+    print_host_files,
     print_sudoers,
 ):
     main.add_command(command)

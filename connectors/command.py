@@ -168,6 +168,11 @@ class Shell:
             return self
         return replace(self, argv=prefix + words, root=False, marker=mark)
 
+    def resolve_for_root(self, settings: Mapping[str, str]) -> "Shell":
+        """Return the command as a program of root runs it, with the host's installed scripts."""
+        words = _resolve_argv(self.argv, settings, installed=self.root)
+        return replace(self, argv=words, root=False)
+
     @property
     def words(self) -> tuple[str, ...]:
         head, *rest = self.argv

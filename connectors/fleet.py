@@ -60,7 +60,12 @@ class Fleet:
     def resolve_command(self, host: str, command: RemoteCommand) -> RemoteCommand: ...
     def resolve_command(self, host: str, command: RemoteCommand) -> RemoteCommand:
         """Return the command exactly as this host will run it, with the login for changes."""
-        return _resolve_command(self.inventory[host].for_changing, command)
+        known = self.inventory[host].for_changing
+        return (
+            command.resolve(known.settings)
+            if isinstance(command, Fetch)
+            else known.resolve_step(command)
+        )
 
     def run_query(self, host: str, query: Query[T]) -> T:
         """Run a query on a host with the read-only login, and return its parsed output.

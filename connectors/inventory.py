@@ -197,6 +197,8 @@ class Host(BaseModel):
     """Whether changes are allowed there."""
     scripts: bool = False
     """Whether scripts that sudo runs are files there: `keyturn sudoers HOST --scripts`."""
+    signed: bool = False
+    """Whether the host itself checks who signed each change: `keyturn host-files HOST`."""
     platform: Platform = "linux"
     """linux, snmp, hp_msa, or the command line of a network device; frr is FRR's vtysh."""
     snmp: Snmp | None = None
@@ -276,6 +278,15 @@ class Host(BaseModel):
             raise ValueError("reader is for hosts with a shell: a network device has one login")
         return self
 
+    @model_validator(mode="after")
+    def _require_login_without_root(self) -> "Host":
+        if self.signed and (self.platform != "linux" or self.user == "root"):
+            raise ValueError(
+                "signed is for hosts with a shell whose login is not root: root could change "
+                "them without signatures"
+            )
+        return self
+
     @property
     def for_reading(self) -> "Host":
         """The host with its read-only login."""
@@ -339,6 +350,15 @@ class Host(BaseModel):
                 "platform is not linux. Nothing was sent"
             )
         return self._translate_command(command) if isinstance(command, DeviceCommand) else command
+
+    def resolve_step(self, command: "Command | SnmpWalk") -> "Command | SnmpWalk":
+        """Return the command of a step exactly as this host runs it. Raises SetupError.
+
+        A host that checks signatures runs all of them as root, without sudo.
+        """
+        if self.signed and isinstance(command, Shell):
+            return command.resolve_for_root(self.settings)
+        return self.resolve(command)
 
     def _require_snmp_command(self, command: "Command | SnmpWalk") -> "Command | SnmpWalk":
         # A stored plan has SwitchLines, which the session checks before it sends them.

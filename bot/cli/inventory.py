@@ -419,6 +419,30 @@ def print_sudoers(environment: CommandEnvironment, *, host: str, scripts: bool) 
         click.echo(f"note: then set `scripts: true` for {host} in inventory.yaml", err=True)
 
 
+@click.command("host-files")
+@click.argument("host")
+@pass_environment
+def print_host_files(environment: CommandEnvironment, *, host: str) -> None:
+    """Print a shell script for root that enrols HOST: it then checks itself who signed a change.
+
+    The script installs the program that checks, whose signatures count, how many a command needs,
+    and sudoers lines that permit nothing else. Read it, then:
+
+    keyturn host-files HOST | ssh root@HOST sh
+    """
+    from bot.hosts.host_files import build_enrolment
+    from bot.policy.loader import load_policy
+
+    settings = environment.settings
+    with exit_on_errors():
+        policy = load_policy(settings.policy)
+        known = policy.inventory[host]
+        program = build_enrolment(policy, known, settings.signing_page or settings.address)
+    click.echo(program, nl=False)
+    if not known.signed:
+        click.echo(f"note: then set `signed: true` for {host} in inventory.yaml", err=True)
+
+
 def format_checks(checks: "Sequence[HostCheck]") -> list[str]:
     """Return a table, and below it each problem with its fix."""
     from bot.model.text import align_rows

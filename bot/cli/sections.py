@@ -37,7 +37,7 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Agents": ("agent",),
     "Audit and backup": ("changelog", "backup", "restore", "db"),
     "Server": (
-        *("init", "inventory", "sudoers", "signing-page", "manifest"),
+        *("init", "inventory", "sudoers", "host-files", "signing-page", "manifest"),
         *("doctor", "serve", "worker", "completion"),
     ),
 }

@@ -14,6 +14,7 @@ from bot.execution import follow_up, gate, recovery
 from bot.execution.intent import StepIntent
 from bot.execution.live_output import LiveOutputWriter
 from bot.execution.planner import compute_remaining
+from bot.execution.signed_steps import add_signatures
 from bot.model.plan import RemainingWork
 from bot.model.run import RefusedBy, Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
@@ -186,12 +187,13 @@ class Executor:
         While a change is on probation, keeping it is tried again if its host was not reached.
         """
         step, command = intent.step, _add_checkpoint_note(intent)
+        sent = add_signatures(self._context, intent, command)
         while True:
             try:
                 reached = check_vantage(self._context, step.host, command)
                 self._context.lease_keeper.check_lease(held_lease)
                 answer = self._context.fleet.run_command(
-                    step.host, command, fingerprint=step.fingerprint, hooks=hooks
+                    step.host, sent, fingerprint=step.fingerprint, hooks=hooks
                 )
             except UnreachableError:
                 if not self._can_keep_later(intent.run, held_lease, command):

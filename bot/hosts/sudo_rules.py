@@ -7,6 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from bot.model.request_form import get_required_tag
+from connectors import run_signed
 from connectors.command import SUDO_PATH
 from connectors.inventory import Host
 from connectors.script import SCRIPTS_DIRECTORY, Script, load_code
@@ -75,8 +76,12 @@ def list_host_sudo_grants(
     if runbooks is None:
         runbooks = select_host_runbooks(host, load_catalogue())
     rules = list_sudo_grants(runbooks)
-    installed = (replace(each, rule=each.rule.for_installed_scripts) for each in rules)
-    return tuple(installed) if host.scripts else rules
+    if host.scripts or host.signed:
+        rules = tuple(replace(each, rule=each.rule.for_installed_scripts) for each in rules)
+    if host.signed:
+        reads = (each for each in rules if each.rule.read_only)
+        rules = (SudoGrant("run_signed", run_signed.SUDO_RULE, ("every change",)), *reads)
+    return rules
 
 
 def group_grants_by_login(
@@ -180,12 +185,16 @@ def list_scripts(grants: Iterable[SudoGrant]) -> tuple[Script, ...]:
     return tuple(found[name] for name in sorted(found))
 
 
-def format_install_program(host: Host) -> str:
-    """Return the shell program that installs the scripts and sudoers lines of a host."""
+def format_install_program(host: Host, more: str = "") -> str:
+    """Return the shell program that installs the scripts and sudoers lines of a host.
+
+    more: shell code that comes before them.
+    """
     installed = host.model_copy(update={"scripts": True})
     granted = list_host_sudo_grants(installed)
-    needed = list_scripts(granted)
-    kept = " ".join(script.path for script in needed)
+    # A signed plan names the scripts of its steps, which no sudo rule does.
+    needed = list_scripts(list_host_sudo_grants(installed.model_copy(update={"signed": False})))
+    kept = " ".join([*(script.path for script in needed), run_signed.PROGRAM_PATH])
     return _INSTALL_PROGRAM.format(
         host=host.name,
         begin=load_code(
@@ -195,7 +204,7 @@ def format_install_program(host: Host) -> str:
             ADVICE=CLASSIC_SUDO_ADVICE,
             KEPT=f" {kept} ",
         ),
-        files="\n".join(_render_script_files(needed)),
+        files="\n".join([more, *_render_script_files(needed)]),
         rules=format_sudoers(installed, granted),
         end=load_code("install-end"),
         end_mark=_HEREDOC_END,

@@ -154,6 +154,14 @@ class ResolvedPlan:
             )
         ]
 
+    def find_section(self, step_number: int) -> tuple[PlanSection, int]:
+        """Return the section of a step of a plan without parts, and the step's number there."""
+        for section in self.sections:
+            if step_number <= len(section.steps):
+                return section, step_number
+            step_number -= len(section.steps)
+        raise ValueError("the plan has no such step")
+
     def _iterate_parts(self) -> Iterator[tuple[str, Sequence[PlannedStep]]]:
         if not self.part_steps:
             yield "", self.steps

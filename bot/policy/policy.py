@@ -504,8 +504,35 @@ class Policy:
     def get_request_ruling(self, request: PolicyRequest) -> Ruling:
         """Return whether the requester may request this, and the approvals that it needs.
 
-        An agent may request what both the agent and the person that it acts for may request.
+        An agent may request what both the agent and the person that it acts for may request. On an
+        enrolled host, which runs only what people have signed, the requester and an owner sign.
         """
+        ruling = self._get_request_ruling(request)
+        enrolled = [
+            host
+            for name in request.hosts or (request.host,)
+            if (host := self.inventory.hosts.get(name)) and host.signed
+        ]
+        if not enrolled or not ruling.allowed or request.kind != "change":
+            return ruling
+        if request.agent is not None or request.source == "schedule":
+            who = "an agent" if request.agent else "a schedule"
+            note = f"{enrolled[0].name} checks who signed each change, and {who} signs nothing"
+            return Ruling(allowed=False, policy_notes=(note,))
+        areas = sorted({host.area for host in enrolled})
+        signed = ApprovalRequirements(
+            tuple(ApprovalDemand(1, ((f"area:{area}",),)) for area in areas),
+            requires_signature=True,
+            requires_signed_request=True,
+        )
+        note = "The host itself checks signatures: the requester and an owner sign the plan."
+        return replace(
+            ruling,
+            policy_notes=(*ruling.policy_notes, note),
+            requirements=ruling.requirements.merge_with(signed),
+        )
+
+    def _get_request_ruling(self, request: PolicyRequest) -> Ruling:
         ruling = self._get_ruling(request.requested_by, "request", request)
         if request.agent is None or not ruling.allowed:
             return ruling
@@ -519,7 +546,16 @@ class Policy:
         )
 
     def get_break_glass_ruling(self, request: PolicyRequest) -> Ruling:
-        """Return whether the requester may use break-glass: skip freezes and approvals."""
+        """Return whether the requester may use break-glass: skip freezes and approvals.
+
+        An enrolled host would refuse what no one has signed.
+        """
+        for name in request.hosts or (request.host,):
+            if (host := self.inventory.hosts.get(name)) and host.signed:
+                note = (
+                    f"{name} checks itself who signed a change, so break-glass does not help there"
+                )
+                return Ruling(allowed=False, policy_notes=(note,))
         return self._get_ruling(request.requested_by, "break-glass", request)
 
     def get_approval_ruling(self, person: str, request: PolicyRequest, ruling: Ruling) -> Ruling:

@@ -1,7 +1,10 @@
 """Check signatures of people over plans: with which key of theirs, and over exactly this plan."""
 
+from collections.abc import Sequence
+
 from bot.audit import change_log, events
 from bot.audit.key_history import list_vouched_entries
+from bot.db import runs
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError
 from bot.model.plan import ResolvedPlan
@@ -57,6 +60,21 @@ def find_passkey_signature(
         "this is no signature of the plan by a passkey that people.yaml names for "
         f"{known.name if known else 'this person'}: open the page again, or have the passkey added"
     )
+
+
+def list_signatures(tx: Transaction, run: Run) -> Sequence[str]:
+    """Return the signatures over the plan of a run: of the requester, then of approvers."""
+    requested = [
+        event.signature
+        for entry in change_log.list_entries_of_run(tx, run.id, [events.RequestSigned.kind])
+        if isinstance(event := entry.event, events.RequestSigned) and event.digest == run.digest
+    ]
+    approved = [
+        vote.signature
+        for vote in runs.list_decisions(tx, run.id)
+        if vote.approves and vote.digest == run.digest and vote.signature
+    ]
+    return [*requested, *approved]
 
 
 def has_valid_signature(policy: Policy, decision: Decision, approved: Run) -> bool:

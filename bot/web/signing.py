@@ -64,7 +64,7 @@ def receive_signature(deps: WebDeps, form: FormValues) -> Response:
     assertion = parse_assertion(
         form.get("authenticator_data", ""), form.get("client_data", ""), form.get("signature", "")
     )
-    with deps.database.reading() as tx:
+    with deps.database.reading(policy.get_view_rights(person)) as tx:
         run = _find_run(tx, number)
         signature = find_passkey_signature(policy, person, assertion, run.plan)
         actions = build_run_view(tx, run.id, policy, Viewer(person)).allowed_actions

@@ -59,8 +59,11 @@ class TwoLogins(Sshd):
 
     def _configure(self) -> list[str]:
         command = super()._configure()
-        (self.directory / "install").write_text(sudo_rules.format_install_program(self.host()))
+        (self.directory / "install").write_text(self._format_install_program())
         begin = _BEGIN.format(
             directory=shlex.quote(str(self.directory)), changer=CHANGER, reader=READER
         )
         return ["unshare", "-m", "sh", "-c", begin, "begin", *command]
+
+    def _format_install_program(self) -> str:
+        return sudo_rules.format_install_program(self.host())

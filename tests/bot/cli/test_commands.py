@@ -83,6 +83,7 @@ COMMANDS = {
     "runbook try": READ_ONLY,
     "sign-in": "sign-in link created",
     "stop": "everything stopped",
+    "host-files": READ_ONLY,
     "signing-page": READ_ONLY,
     "sudoers": READ_ONLY,
     "token list": READ_ONLY,

@@ -48,6 +48,7 @@ class Walk:
         await self.troubles()
         await self.brakes()
         await self.reasons()
+        await self.signatures()
         await self.tickets()
 
     async def say(self, text: str, user: str = "U0DORA", channel: str = "C0OPS") -> None:
@@ -278,6 +279,14 @@ class Walk:
         await self.say("toy echo lb1 'again SAID' because SAID")
 
     # --- how ---
+
+    async def signatures(self) -> None:
+        """Request where the rules want signatures."""
+        rules = self.chat.harness.policies.path / "policy.cedar"
+        before = rules.read_text()
+        rules.write_text(before.replace("@approvals", '@signed("both")@approvals'))
+        await self.each("toy set lb1 lamp on because SAID", user="U0DORA")
+        rules.write_text(before)
 
     async def tickets(self) -> None:
         """Have rules require a change ticket, and type one in a form and in words."""

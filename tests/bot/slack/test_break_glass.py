@@ -52,7 +52,7 @@ async def test_plan_that_needs_signatures_has_no_approve_button_in_slack(chat: C
     await chat.type("toy set lb1 lamp on")
     assert set(chat.slack.card.buttons) == PENDING_BUTTONS - {"approve"}
     words = " ".join(chat.slack.card.words.split())
-    assert "Approvers sign this plan in a terminal: keyturn sign 1" in words
+    assert "An approver signs this plan: Sign… or keyturn sign 1" in words
     digest = chat.run().short_digest
     answer = await chat.type(f"approve 1 {digest}", "U0OLGA")
     assert "takes your signature over its plan" in answer.text

@@ -1,0 +1,85 @@
+"""The files by which a host checks people's signatures, and the program that installs them. Pure.
+
+Root installs them there: Keyturn never may, or it could install a program that checks nothing.
+docs/signed-plans.md describes the two files in /etc/keyturn.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from bot.hosts.sudo_rules import format_install_program
+from bot.policy import Policy
+from connectors.errors import SetupError
+from connectors.inventory import Host
+from connectors.run_signed import NAMESPACE, PROGRAM_PATH, PROGRAM_TEXT
+from connectors.script import load_code
+
+_END = "end-of-keyturn-file"
+
+
+@dataclass(frozen=True)
+class Signer:
+    """One key of a person whose signatures count."""
+
+    person: str
+    public_key: str
+    """Type and key, as in authorized_keys, without a comment."""
+
+
+def build_enrolment(policy: Policy, host: Host, page: str) -> str:
+    """Return the shell program that enrols a host with the people of the policy.
+
+    page: the address on which people sign.
+
+    Raises:
+        SetupError: The host cannot be enrolled, or too few people have signing keys.
+    """
+    area = policy.get_area(host.name)
+    if host.platform != "linux" or host.user == "root":
+        raise SetupError(
+            f"{host.name} cannot be enrolled: it needs a shell, and a login for Keyturn that is "
+            "not root"
+        )
+    people = policy.organisation.people.values()
+    signers = [Signer(one.id, line) for one in people for line in one.signing_keys]
+    able = {one.person for one in signers}
+    owners = sorted(able.intersection(area.owners))
+    if not owners or len(able) < 2:
+        raise SetupError(
+            f"nothing could change {host.name} once it is enrolled: two people need signing_keys "
+            f"in people.yaml, one of them an owner of {area.title}"
+        )
+    parts = urlsplit(page)
+    floor = format_floor(host.name, {"owners": owners}, f"{parts.scheme}://{parts.netloc}")
+    return format_enrolment(host, format_signers(signers), floor)
+
+
+def format_signers(signers: Iterable[Signer]) -> str:
+    """Return whose signatures count, in the format ALLOWED SIGNERS of ssh-keygen(1)."""
+    return "".join(
+        f'{one.person} namespaces="{NAMESPACE}" {one.public_key}\n'
+        for one in sorted(signers, key=lambda one: (one.person, one.public_key))
+    )
+
+
+def format_floor(host: str, groups: Mapping[str, Iterable[str]], page_origin: str) -> str:
+    """Return what a host asks for at least.
+
+    Args:
+        host: its name in the inventory.
+        groups: people by group; `owners` are those of its area.
+        page_origin: where people sign in a browser; "" for nowhere.
+    """
+    lines = ["floor 1", f"host {host}", *([f"origin {page_origin}"] if page_origin else [])]
+    lines += [f"group {name} {' '.join(sorted(people))}" for name, people in groups.items()]
+    lines += ["# Two people sign each command, one of them an owner.", "signed 2 any"]
+    lines += ["signed 1 owners"]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def format_enrolment(host: Host, signers: str, floor: str) -> str:
+    """Return the shell program by which root enrols a host. It is safe to run again."""
+    enrol = load_code("enrol", SIGNERS=signers.rstrip("\n"), FLOOR=floor.rstrip("\n"))
+    put = f"put {PROGRAM_PATH} <<'{_END}'\n{PROGRAM_TEXT}{_END}\n"
+    return format_install_program(host.model_copy(update={"signed": True}), f"{enrol}\n{put}")

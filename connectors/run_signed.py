@@ -1,0 +1,48 @@
+"""The program by which an enrolled host checks who signed a plan before it runs a step of it.
+
+It is `connectors/scripts/run-signed.sh`; docs/signed-plans.md describes what it checks.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from connectors.command import Shell
+from connectors.script import SCRIPTS_DIRECTORY, load_code
+from connectors.sudo import SudoRule
+
+PROGRAM_PATH = f"{SCRIPTS_DIRECTORY}/run-signed"
+PROGRAM_TEXT = f"{load_code('run-signed')}\n"
+# For what a signature is made: `ssh-keygen -Y sign -n`.
+NAMESPACE = "keyturn-plan"
+# The program's own exit status: it ran nothing.
+REFUSED_STATUS = 64
+SUDO_RULE = SudoRule(PROGRAM_PATH)
+
+
+def frame_input(
+    action: str, step: int, document: str, section: str, signatures: Iterable[str]
+) -> str:
+    """Return what the program reads.
+
+    Args:
+        action: do, undo or report.
+        step: its number in the section.
+        document: the text that people signed.
+        section: the text of the steps on this host.
+        signatures: as `ssh-keygen -Y sign` writes them.
+    """
+    parts = [("a", f"{action} {step}\n"), ("d", document), ("s", section)]
+    parts += [("g", signature) for signature in signatures]
+    return "".join(
+        f"{letter} {line}\n"
+        for letter, text in parts
+        for line in text.removesuffix("\n").split("\n")
+    )
+
+
+def sign_step(
+    command: Shell, step: int, document: str, section: str, signatures: Iterable[str]
+) -> Shell:
+    """Return the command that has a host run a step of a signed plan; see frame_input()."""
+    framed = frame_input("do", step, document, section, signatures)
+    return replace(command, argv=("sudo", "-n", "--", PROGRAM_PATH), stdin=framed)

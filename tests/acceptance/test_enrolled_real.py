@@ -1,0 +1,225 @@
+"""An enrolled host over a real sshd and sudo: who has Keyturn's logins changes nothing there."""
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from bot.db import migrations, runs
+from bot.db.database import Database
+from bot.hosts.host_files import Signer
+from bot.model.approvals import ApprovalRequirements
+from bot.model.errors import InvalidRequestError
+from bot.model.run import RequestTerms, Run, State
+from bot.model.signing import SigningKey
+from bot.policy import Policy, PolicyRequest, Ruling
+from bot.service import KeyturnService
+from bot.workflow.context import WorkflowContext
+from connectors import nginx_agents
+from connectors.errors import CommandError
+from connectors.fleet import Fleet
+from connectors.run_signed import PROGRAM_PATH
+from connectors.ssh_pool import SshPool
+from connectors.step_marker import MARKER_SETTING
+from runbooks.agents import BlockAgent
+from tests.bot.harness import WEB, ManualDispatcher
+from tests.bot.signing.ssh_key import SshKey
+from tests.playground.enrolled import EnrolledLogins
+from tests.playground.nginx import Nginx
+from tests.playground.two_logins import CHANGER, READER
+from tests.policies import write_policy
+
+pytestmark = pytest.mark.real
+
+
+BLOCK = BlockAgent.model_validate({"host": "web1", "agent": "Evil Bot/2"})
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
+    place = tmp_path_factory.mktemp("keys")
+    return {name: SshKey.create(place, name=name) for name in ("dora", "olga", "eve")}
+
+
+@pytest.fixture(scope="module")
+def sshd(keys: Mapping[str, SshKey]) -> Iterator[EnrolledLogins]:
+    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
+        pytest.skip("only root may give a server logins of its own")
+    nginx = Nginx("include keyturn-agents.conf;")
+    (nginx.directory / "keyturn-agents.conf").touch()
+    # Where a login that is not root may look.
+    with tempfile.TemporaryDirectory() as markers:
+        os.chown(markers, 64001, 65534)
+        host = EnrolledLogins(
+            tags=("nginx",),
+            settings={
+                "nginx.config": str(nginx.configuration),
+                "nginx.agents": f"{nginx.directory}/keyturn-agents.conf",
+                MARKER_SETTING: markers,
+            },
+            signers=[Signer(name, keys[name].line) for name in ("dora", "olga")],
+            owners=["olga"],
+        )
+        with nginx, host:
+            yield host
+
+
+class Gate:
+    """The service with the enrolled host, whose runs go as far as they go at once."""
+
+    def __init__(self, directory: Path, host: EnrolledLogins, keys: Mapping[str, SshKey]) -> None:
+        policies = write_policy(directory / "policy")
+        entry = host.host().model_dump(mode="json", exclude={"name"}, exclude_none=True)
+        with (policies.path / "inventory.yaml").open("w") as file:
+            YAML().dump({"hosts": {"web1": entry}}, file)
+        people = policies.path / "people.yaml"
+        for name, key in keys.items():
+            line = f'  {name}: {{signing_keys: ["{key.line}"], '
+            people.write_text(people.read_text().replace(f"  {name}: {{", line))
+        self.keys = keys
+        database = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
+        migrations.upgrade_schema(database)
+        self.database, self.queue = database, ManualDispatcher()
+        self.fleet = Fleet(policies.get_policy().inventory, SshPool(directory))
+        self.service = KeyturnService(WorkflowContext(database, policies, self.fleet, self.queue))
+
+    def request(self) -> Run:
+        return self.wait(self.service.request_run(BLOCK, RequestTerms("dora", WEB)))
+
+    def wait(self, run: Run) -> Run:
+        while self.queue.enqueued:
+            self.service.advancer.advance_run(self.queue.enqueued.pop(0))
+        with self.database.reading() as tx:
+            return runs.get_run(tx, run.id)
+
+    def sign(self, run: Run, person: str) -> str:
+        assert run.plan
+        return self.keys[person].sign(run.plan.document.encode())
+
+    def sign_and_approve(self, run: Run) -> Run:
+        self.service.sign_request(
+            run.id, person="dora", digest=run.digest, signature=self.sign(run, "dora")
+        )
+        signature = self.sign(run, "olga")
+        self.service.approve_run(run.id, person="olga", digest=run.digest, signature=signature)
+        return self.wait(run)
+
+    @property
+    def refused_agents(self) -> Sequence[str]:
+        return self.fleet.run_query("web1", nginx_agents.query_agents()).refused
+
+    def close(self) -> None:
+        self.fleet.close()
+        self.database.close()
+
+
+@pytest.fixture
+def gate(tmp_path: Path, sshd: EnrolledLogins, keys: Mapping[str, SshKey]) -> Iterator[Gate]:
+    with closing(Gate(tmp_path, sshd, keys)) as gate:
+        yield gate
+
+
+def test_enrolled_host_is_changed_and_changed_back_by_two_signatures(
+    gate: Gate, sshd: EnrolledLogins
+):
+    run = gate.request()
+    assert run.state is State.PENDING
+    assert "The host itself checks signatures" in " ".join(run.policy_notes)
+    with pytest.raises(InvalidRequestError, match="has to sign it before"):
+        gate.service.approve_run(run.id, person="olga", digest=run.digest)
+    done = gate.sign_and_approve(run)
+    assert (done.state, gate.refused_agents) == (State.SUCCEEDED, ("Evil Bot/2",)), done.summary
+    log = (sshd.record / "log").read_text()
+    assert f"run {run.id}, do 1, signed by dora olga: /usr/local/lib/keyturn/nginx-agents-" in log
+    undo = gate.wait(gate.service.request_undo(run.id, RequestTerms("dora", WEB)))
+    assert gate.sign_and_approve(undo).state is State.SUCCEEDED
+    assert gate.refused_agents == ()
+
+
+def test_host_refuses_what_a_keyturn_without_its_own_check_sends(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+):
+    """Whoever has taken Keyturn over can write any approval, and the host runs none of it."""
+    real = Policy.get_request_ruling
+
+    def ask_no_one(policy: Policy, request: PolicyRequest) -> Ruling:
+        return replace(real(policy, request), requirements=ApprovalRequirements())
+
+    monkeypatch.setattr(Policy, "get_request_ruling", ask_no_one)
+    run = gate.request()
+    assert run.state is State.FAILED
+    assert "it needs the signatures of 2 people, and has those of no one" in run.summary
+    assert gate.refused_agents == ()
+
+
+def test_key_of_the_changing_login_changes_nothing_without_signatures(gate: Gate):
+    run = gate.request()
+    assert run.plan
+    (step,) = run.plan.steps
+    with pytest.raises(CommandError):
+        gate.fleet.run_command("web1", step.command)
+    assert gate.refused_agents == ()
+
+
+def _log_in(sshd: EnrolledLogins, login: str, command: str) -> subprocess.CompletedProcess[str]:
+    words = ["ssh", "-F", "none", "-i", str(sshd.directory / login), "-p", str(sshd.port)]
+    unchecked = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    return subprocess.run(
+        [*words, *unchecked, "-o", "LogLevel=error", f"{login}@{sshd.address}", command],
+        input="a do 1\n",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def _list_commands(place: Path, record: Path) -> Sequence[str]:
+    return (
+        "sudo -n id",
+        "sudo -n sh -c 'touch /x'",
+        f"sudo -n {PROGRAM_PATH} do 1",
+        f"sudo -n sh {PROGRAM_PATH}",
+        f"sudo -n -u root -g root {PROGRAM_PATH}",
+        f"sudo -n -s {PROGRAM_PATH}",
+        f"sudo -n -E {PROGRAM_PATH}",
+        f"sudo -n BASH_ENV=/tmp/x {PROGRAM_PATH}",
+        f"sudo -n env x=1 {PROGRAM_PATH}",
+        f"sudo -n tee {place}/etc/keyturn/floor",
+        f"echo 'signed 0 any' >>{place}/etc/keyturn/floor",
+        f"echo 'eve ssh-ed25519 A' >>{place}/etc/keyturn/signers",
+        f"mv {place}/etc/keyturn {place}/etc/other",
+        f"rm -f {record}/since",
+        f"mkdir {record}/x",
+        f"ls {record}",
+        f"cp /bin/true {PROGRAM_PATH}",
+        f"ln -sf /bin/true {PROGRAM_PATH}",
+        "sudo -n /usr/local/lib/keyturn/probation-arm-0",
+        "sudo -n systemctl restart nginx",
+        "sudo -n visudo -c",
+        "sudo -n -e /etc/sudoers.d/keyturn",
+    )
+
+
+@pytest.mark.parametrize("login", [CHANGER, READER])
+def test_logins_of_keyturn_change_nothing_on_an_enrolled_host(sshd: EnrolledLogins, login: str):
+    before = _read_state(sshd)
+    for command in _list_commands(sshd.directory, sshd.record):
+        assert _log_in(sshd, login, command).returncode != 0, command
+    assert _read_state(sshd) == before
+
+
+def _read_state(sshd: EnrolledLogins) -> dict[str, str]:
+    own = [sshd.directory / "etc/keyturn/signers", sshd.directory / "etc/keyturn/floor"]
+    return {str(file): file.read_text() for file in [*own, sshd.record / "since"]}
+
+
+def test_changing_login_may_start_the_program_that_checks(sshd: EnrolledLogins):
+    answer = _log_in(sshd, CHANGER, f"sudo -n {PROGRAM_PATH}")
+    assert (answer.returncode, answer.stdout) == (64, "")
+    assert answer.stderr == "not run: the document or the section is not complete\n"

@@ -1,0 +1,60 @@
+"""Who has to sign changes of a host that checks signatures itself."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+from bot.model.agents import AgentOrigin
+from bot.policy import Policy, PolicyRequest
+from tests.policies import write_policy
+
+CHANGE = PolicyRequest("toy set", "change", "lb1", "web", "dora", now=1_795_000_000_000_000)
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> Policy:
+    written = write_policy(tmp_path)
+    yaml = YAML()
+    file = written.path / "inventory.yaml"
+    inventory = yaml.load(file)
+    inventory["hosts"]["lb1"] |= {"user": "keyturn", "signed": True}
+    yaml.dump(inventory, file)
+    return written.get_policy()
+
+
+def test_requester_and_an_owner_sign_a_change_of_an_enrolled_host(policy: Policy):
+    ruling = policy.get_request_ruling(CHANGE)
+    needs = ruling.requirements
+    assert (needs.requires_signature, needs.requires_signed_request) == (True, True)
+    assert "The host itself checks signatures" in ruling.policy_notes[-1]
+    # Also of an owner, who needs no approval elsewhere.
+    own = policy.get_request_ruling(replace(CHANGE, requested_by="olga"))
+    assert (own.required_approvals, own.approver_groups) == (1, ("area:edge",))
+    assert own.requirements.requires_signature
+
+
+def test_whole_request_is_signed_if_one_of_its_hosts_is_enrolled(policy: Policy):
+    both = policy.get_request_ruling(replace(CHANGE, host="lb2", hosts=("lb2", "lb1")))
+    other = policy.get_request_ruling(replace(CHANGE, host="lb2", hosts=("lb2",)))
+    assert both.requirements.requires_signature
+    assert not other.requirements.requires_signature
+
+
+def test_checks_of_an_enrolled_host_need_no_signature(policy: Policy):
+    ruling = policy.get_request_ruling(replace(CHANGE, runbook="toy show", kind="check"))
+    assert (ruling.allowed, ruling.required_approvals) == (True, 0)
+    assert not ruling.requirements.requires_signature
+
+
+def test_agents_schedules_and_break_glass_change_no_enrolled_host(policy: Policy):
+    agent = replace(CHANGE, requested_by="agent:ci", agent=AgentOrigin("olga", "dora"))
+    for request, who in ((agent, "an agent"), (replace(CHANGE, source="schedule"), "a schedule")):
+        ruling = policy.get_request_ruling(request)
+        assert not ruling.allowed
+        if who == "a schedule":
+            assert f"{who} signs nothing" in ruling.refusal_reason
+    broken = policy.get_break_glass_ruling(replace(CHANGE, requested_by="olga"))
+    assert not broken.allowed
+    assert "break-glass does not help there" in broken.refusal_reason

@@ -1,0 +1,1 @@
+"""What is tried against a host that checks people's signatures itself."""

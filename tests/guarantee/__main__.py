@@ -1,0 +1,14 @@
+"""`make guarantee`: print what was tried against a host that checks signatures, and what held."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.guarantee.campaign import print_table
+from tests.guarantee.signed_host import SignedHost
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory(prefix="keyturn-guarantee-") as directory:
+        host = SignedHost(Path(directory))
+        held = print_table(host)
+    sys.exit(0 if held else 1)
