@@ -14,7 +14,6 @@ from connectors.command import (
     Command,
     InvisibleCharacterError,
     Shell,
-    SnmpSet,
     SwitchLines,
 )
 
@@ -78,8 +77,7 @@ def write_command(command: Command, *, words: str, prefix: str = "") -> Iterator
         case SwitchLines():
             if not command.lines:
                 raise PlanTextError("the plan cannot be signed: a step enters no lines")
-            key = "set" if isinstance(command, SnmpSet) else "enter"
-            yield from ((f"{prefix}{key}", line) for line in command.lines)
+            yield from ((f"{prefix}enter", line) for line in command.lines)
 
 
 class TextReader:
@@ -129,8 +127,6 @@ class TextReader:
             )
         if lines := self.take_all(f"{prefix}enter"):
             return SwitchLines(lines)
-        if lines := self.take_all(f"{prefix}set"):
-            return SnmpSet(lines)
         method, _, path = self.take(f"{prefix}call").partition(" ")
         if method not in ("GET", "POST", "PATCH"):
             raise PlanTextError(f"line {self._at} is not a call")

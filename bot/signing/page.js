@@ -16,7 +16,7 @@
   var STEP_ORDER = ["step", "before", "after"].concat(listCommandKeys("", "do"), listCommandKeys("undo-", "undo"),
     ["no-undo", "undo-title", "probation"]);
   var REPEATED = ["field", "value", "rule", "key-of", "takes-down", "ticket-host", "part", "host", "step",
-    "before", "after", "do", "in", "enter", "set", "undo", "undo-in", "undo-enter", "undo-set"];
+    "before", "after", "do", "in", "enter", "undo", "undo-in", "undo-enter"];
   var CONDITIONS = {
     "deadline": "stopped after % s", "fails-on": "fails if it prints %", "new-connection": "over a connection of its own",
     "wait-for": "waits for %", "power-state": "power state %", "server": "server %",
@@ -26,7 +26,7 @@
 
   function listCommandKeys(prefix, words) {
     return [words].concat(["in", "fails-on", "call", "body", "wait-for", "power-state", "deadline", "new-connection",
-      "server", "enter", "set"].map(function (key) { return prefix + key; }));
+      "server", "enter"].map(function (key) { return prefix + key; }));
   }
 
   // What the page shows as it is; any other error is one of the address.
@@ -127,7 +127,7 @@
       add(parent, "p", "It is given this text:", "soft");
       add(parent, "pre", input);
     }
-    ["call", "body", "enter", "set"].forEach(function (key) {
+    ["call", "body", "enter"].forEach(function (key) {
       if (get(lines, prefix + key)) { add(parent, "pre", get(lines, prefix + key)); }
     });
     var more = Object.keys(CONDITIONS).filter(function (key) { return get(lines, prefix + key); });
