@@ -19,6 +19,7 @@ from bot.model.plan import PlannedStep, RemainingWork, ResolvedPlan, create_nonc
 from bot.model.references import refer_to_run
 from bot.model.run import Run, State, StepState
 from bot.model.sequence import UNDONE_RUNS
+from bot.model.text import escape_control, escape_to_one_line
 from bot.policy import Policy
 from bot.queries import own_runbooks
 from bot.queries.folded_runs import fold_runs
@@ -222,16 +223,21 @@ def issue_plan(tx: Transaction, policy: Policy, run: Run, plan: ResolvedPlan) ->
 def _resolve_step(context: WorkflowContext, policy: Policy, step: Step) -> PlannedStep:
     undo = step.undo
     return PlannedStep(
-        title=step.title,
+        title=escape_to_one_line(step.title),
         host=step.host,
         fingerprint=policy.inventory[step.host].fingerprint,
         command=context.fleet.resolve_command(step.host, step.do),
         undo=None if isinstance(undo, NoUndo) else context.fleet.resolve_command(step.host, undo),
-        no_undo_reason=undo.reason if isinstance(undo, NoUndo) else "",
-        before=step.before,
-        after=step.after,
-        undo_title=step.undo_title,
+        no_undo_reason=escape_to_one_line(undo.reason) if isinstance(undo, NoUndo) else "",
+        before=_escape_text(step.before),
+        after=_escape_text(step.after),
+        undo_title=escape_to_one_line(step.undo_title),
     )
+
+
+def _escape_text(text: str) -> str:
+    """Return a text for people, some of which hosts return, as a plan can hold it."""
+    return escape_control(text).replace("\t", "\\t")
 
 
 def _compute_remaining_undo(

@@ -528,16 +528,16 @@ class Mirror(SetSwitch, words="toy mirror", example="lb1 lamp on", undo="sets it
         return replace(plan, steps=[replace(step, before="off\u202e") for step in plan.steps])
 
 
-def test_plan_is_refused_when_it_holds_a_character_that_people_cannot_see(harness: Harness):
+def test_plan_shows_characters_that_people_cannot_see_as_escapes(harness: Harness):
     harness.service = KeyturnService(
         replace(harness.context, runbooks={**harness.context.runbooks, "toy mirror": Mirror})
     )
     run = harness.request(Mirror(host="lb1", name="lamp", value="on"))
-    assert (run.state, run.summary) == (
-        State.REFUSED,
-        "the plan cannot be signed: its line “before” holds the invisible character U+202E "
-        "(RIGHT-TO-LEFT OVERRIDE): remove it",
-    )
+    assert run.state is State.PENDING
+    assert run.plan
+    assert "\\u202e" in run.plan.steps[0].before
+    assert run.plan.steps[0].before.isprintable()
+    assert harness.approve(run).state is State.SUCCEEDED
 
 
 def test_undecided_run_expires(harness: Harness):

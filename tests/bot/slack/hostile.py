@@ -72,9 +72,7 @@ class Echo(Change[str], words="toy echo", example="lb1 hello", undo="says nothin
         if f"said={self.what}" in text:
             return Plan(text)
         do, undo = Shell(("set", "said", self.what)), Shell(("set", "said", "nothing"))
-        # What people sign has no characters that they cannot see.
-        seen = "".join(filter(str.isprintable, text))
-        step = Step(f"{self.what}: {seen}", self.host, do, undo, before=seen, after=seen)
+        step = Step(f"{self.what}: {text}", self.host, do, undo, before=text, after=text)
         return Plan(text, [step], notes=[text])
 
     def report_progress(self, text: str) -> Report:
@@ -85,8 +83,7 @@ class Insist(Echo, words="toy insist", example="lb1 hello"):
     """Have a host say something that it never takes back."""
 
     def plan(self, text: str) -> Plan:
-        step = super().plan(text).steps[0]
-        step = replace(step, undo=NoUndo(step.before))
+        step = replace(super().plan(text).steps[0], undo=NoUndo(text))
         return Plan(text, [step], notes=["x" * 7000] if self.what == "much" else [])
 
 
