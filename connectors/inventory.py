@@ -285,6 +285,8 @@ class Host(BaseModel):
                 "signed is for hosts with a shell whose login is not root: root could change "
                 "them without signatures"
             )
+        if self.signed and self.host_key is None:
+            raise ValueError("signed needs host_key: plans name the host's own key, not a host_ca")
         return self
 
     @property

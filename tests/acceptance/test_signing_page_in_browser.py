@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
-from bot.model.run import State
+from bot.audit import change_log, events
+from bot.model.run import Run, State
 from bot.signing.page import build_fragment
+from bot.signing.sshsig import PLAN_NAMESPACE
 from tests.acceptance.browsing import CONTRAST, Server, Visit, open_window
 from tests.bot.harness import Harness, open_harness
 from tests.policies import get_starter_rules
@@ -22,6 +24,7 @@ from tests.toy import SetSwitch
 pytestmark = pytest.mark.real
 
 SIGNED = get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@signed("both")', 1)
+_VERIFY = ("ssh-keygen", "-Y", "verify", "-n")
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 
 
@@ -85,6 +88,30 @@ def sign_run(visit: Visit, number: int) -> None:
     expect(visit.page.get_by_text("Your signature is recorded.")).to_be_visible()
 
 
+def verify_with_ssh_keygen(harness: Harness, run: Run, person: str, directory: Path) -> None:
+    """Have stock OpenSSH verify what a person signed, as anyone with the log can."""
+    assert run.plan
+    policy = harness.policies.get_policy()
+    known = policy.find_person(person)
+    assert known
+    signers, signature = directory / "signers", directory / "signature"
+    signers.write_text(f"{person} {known.signing_keys[0]}\n")
+    with harness.database.reading() as tx:
+        signed = [
+            entry.event.signature
+            for entry in change_log.list_entries_of_run(tx, run.id)
+            if isinstance(entry.event, events.Approved | events.RequestSigned)
+            and entry.person == person
+        ]
+    signature.write_text(signed[0])
+    subprocess.run(
+        [*_VERIFY, PLAN_NAMESPACE, "-f", signers, "-I", person, "-s", signature],
+        input=run.plan.document.encode(),
+        check=True,
+        capture_output=True,
+    )
+
+
 def test_requester_and_approver_sign_a_plan_with_passkeys(
     browser: Browser, server: Server, tmp_path: Path
 ) -> None:
@@ -105,6 +132,8 @@ def test_requester_and_approver_sign_a_plan_with_passkeys(
     sign_run(visit, run.id)
     harness.run_queued_work()
     assert harness.get_run(run.id).state is State.SUCCEEDED
+    for person in ("dora", "olga"):
+        verify_with_ssh_keygen(harness, run, person, tmp_path)
     # OpenSSH knows no passkeys with RSA, which Chromium would have a page offer as well.
     assert [one for one in visit.complaints if "pubKeyCredParams" not in one] == []
     visit.page.context.close()

@@ -156,6 +156,12 @@ def policy(tmp_path: Path) -> Path:
     return written
 
 
+def test_enrolled_host_is_known_by_its_own_key():
+    entry = HOST.model_dump(exclude_none=True, exclude={"host_key"})
+    with pytest.raises(ValueError, match="signed needs host_key"):
+        Host.model_validate({**entry, "signed": True, "host_ca": HOST.host_key})
+
+
 def test_host_files_names_the_people_of_the_policy(policy: Path):
     printed = run_keyturn_with_policy(policy, "host-files", "lb1")
     assert printed.returncode == 0, printed.stderr

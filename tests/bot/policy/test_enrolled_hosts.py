@@ -6,9 +6,13 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from bot.db import runs
 from bot.model.agents import AgentOrigin
+from bot.model.run import RequestTerms
 from bot.policy import Policy, PolicyRequest
+from tests.bot.harness import WEB, Harness
 from tests.policies import write_policy
+from tests.toy import SetSwitch
 
 CHANGE = PolicyRequest("toy set", "change", "lb1", "web", "dora", now=1_795_000_000_000_000)
 
@@ -40,6 +44,25 @@ def test_whole_request_is_signed_if_one_of_its_hosts_is_enrolled(policy: Policy)
     other = policy.get_request_ruling(replace(CHANGE, host="lb2", hosts=("lb2",)))
     assert both.requirements.requires_signature
     assert not other.requirements.requires_signature
+
+
+def test_part_of_a_request_has_a_section_of_the_plan_that_was_signed(harness: Harness):
+    """So its host finds its own steps in the document of the whole."""
+    lamps = [SetSwitch(host=host, name="lamp", value="on") for host in ("lb1", "lb2")]
+    whole = harness.service.request_on_hosts(
+        lamps, RequestTerms("dora", WEB, "x"), host_pattern="lb*"
+    )
+    harness.run_queued_work()
+    document = harness.get_run(whole.id).plan
+    assert document
+    with harness.database.reading() as tx:
+        parts = runs.list_children(tx, whole.id)
+    for part in parts:
+        assert part.plan
+        section, number = part.plan.find_section(1)
+        assert number == 1
+        line = f"host {part.host} {section.digest} {section.fingerprint}\n"
+        assert line in document.document
 
 
 def test_checks_of_an_enrolled_host_need_no_signature(policy: Policy):
