@@ -3,10 +3,11 @@
 It is `connectors/scripts/run-signed.sh`; docs/signed-plans.md describes what it checks.
 """
 
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from connectors.command import Shell
+from connectors.command import Query, Shell
 from connectors.script import SCRIPTS_DIRECTORY, load_code
 from connectors.sudo import SudoRule
 
@@ -17,6 +18,8 @@ NAMESPACE = "keyturn-plan"
 # The program's own exit status: it ran nothing.
 REFUSED_STATUS = 64
 SUDO_RULE = SudoRule(PROGRAM_PATH)
+_FILES = (PROGRAM_PATH, "/etc/keyturn/signers", "/etc/keyturn/floor")
+_DIGEST = hashlib.sha256(PROGRAM_TEXT.encode()).hexdigest()
 
 
 def frame_input(
@@ -46,3 +49,19 @@ def sign_step(
     """Return the command that has a host run a step of a signed plan; see frame_input()."""
     framed = frame_input("do", step, document, section, signatures)
     return replace(command, argv=("sudo", "-n", "--", PROGRAM_PATH), stdin=framed)
+
+
+def query_enrolment() -> Query[Sequence[str]]:
+    """Query what a host lacks to check signatures: sentences, none if it is enrolled."""
+    return Query(Shell(("sha256sum", "--", *_FILES)), parse_enrolment, frozenset({0, 1}))
+
+
+def parse_enrolment(text: str) -> Sequence[str]:
+    """Parse the lines of sha256sum: 64 digits, two characters and the name of each file."""
+    found = {line[66:]: line[:64] for line in text.splitlines()}
+    missing = [file for file in _FILES if file not in found]
+    if missing:
+        return [f"it is not enrolled: {', '.join(missing)} cannot be read"]
+    if found[PROGRAM_PATH] != _DIGEST:
+        return [f"{PROGRAM_PATH} is not that of this version: find out who changed it"]
+    return []

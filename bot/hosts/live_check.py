@@ -33,6 +33,7 @@ from connectors.errors import (
 )
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory, Platform
+from connectors.run_signed import query_enrolment
 from runbooks import AnyRunbook, Check, Refused, load_usable_catalogue, read_report
 from runbooks._bmc import read_machine
 from runbooks.bmc_show import ShowBmc
@@ -169,6 +170,7 @@ def _check_login(fleet: Fleet, host: Host, runbooks: Runbooks) -> HostCheck:
         problems = [_NO_SUDO_MESSAGE.format(whose=whose, name=name)]
     else:
         problems = [*rights.list_problems(name, needed), *list_tag_problems(fleet, host, runbooks)]
+        problems += _list_enrolment_problems(fleet, host)
     return build_check(
         reachable=True,
         key=True,
@@ -178,6 +180,18 @@ def _check_login(fleet: Fleet, host: Host, runbooks: Runbooks) -> HostCheck:
         error="; ".join(problems),
         advice=rights.describe_unneeded_programs(needed),
     )
+
+
+def _list_enrolment_problems(fleet: Fleet, host: Host) -> list[str]:
+    """Return what a host that should check signatures lacks, and what to do."""
+    if not host.signed:
+        return []
+    try:
+        found = fleet.run_query(host.name, query_enrolment())
+    except HostError as error:
+        found = [f"whether it is enrolled is not known: {error}"]
+    fix = f"root installs what `keyturn host-files {host.name}` prints"
+    return [f"{problem}; {fix}" for problem in found]
 
 
 def _check_sudo_rules(fleet: Fleet, host: Host, runbooks: Runbooks) -> SudoCheck:
