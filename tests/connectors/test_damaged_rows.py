@@ -56,7 +56,7 @@ NO_LISTS = {
         (
             *("certificate.parse_certificate", "conntrack.parse_conntrack", "csf.parse_firewall"),
             *("smart.parse_health", "stick_table.parse_entry", "systemd.parse_service"),
-            "uptime.parse_uptime",
+            *("uptime.parse_uptime", "run_signed.parse_enrolment"),
         ),
         "one object, which is understood or not",
     ),
