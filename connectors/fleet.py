@@ -59,13 +59,14 @@ class Fleet:
     @overload
     def resolve_command(self, host: str, command: RemoteCommand) -> RemoteCommand: ...
     def resolve_command(self, host: str, command: RemoteCommand) -> RemoteCommand:
-        """Return the command exactly as this host will run it, with the login for changes."""
+        """Return the command exactly as this host will run it, with the login for changes.
+
+        A host that checks signatures runs all of them as root, without sudo.
+        """
         known = self.inventory[host].for_changing
-        return (
-            command.resolve(known.settings)
-            if isinstance(command, Fetch)
-            else known.resolve_step(command)
-        )
+        if known.signed and isinstance(command, Shell):
+            return command.resolve_for_root(known.settings)
+        return _resolve_command(known, command)
 
     def run_query(self, host: str, query: Query[T]) -> T:
         """Run a query on a host with the read-only login, and return its parsed output.

@@ -353,15 +353,6 @@ class Host(BaseModel):
             )
         return self._translate_command(command) if isinstance(command, DeviceCommand) else command
 
-    def resolve_step(self, command: "Command | SnmpWalk") -> "Command | SnmpWalk":
-        """Return the command of a step exactly as this host runs it. Raises SetupError.
-
-        A host that checks signatures runs all of them as root, without sudo.
-        """
-        if self.signed and isinstance(command, Shell):
-            return command.resolve_for_root(self.settings)
-        return self.resolve(command)
-
     def _require_snmp_command(self, command: "Command | SnmpWalk") -> "Command | SnmpWalk":
         # A stored plan has SwitchLines, which the session checks before it sends them.
         if self.snmp is not None and isinstance(command, SnmpWalk | SwitchLines):

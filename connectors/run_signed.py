@@ -1,6 +1,6 @@
 """The program by which an enrolled host checks who signed a plan before it runs a step of it.
 
-It is `connectors/scripts/run-signed.sh`; docs/signed-plans.md describes what it checks.
+It is `connectors/scripts/run-signed.sh`; docs/enrolled-hosts.md describes what it checks.
 """
 
 import hashlib
@@ -13,10 +13,6 @@ from connectors.sudo import SudoRule
 
 PROGRAM_PATH = f"{SCRIPTS_DIRECTORY}/run-signed"
 PROGRAM_TEXT = f"{load_code('run-signed')}\n"
-# For what a signature is made: `ssh-keygen -Y sign -n`.
-NAMESPACE = "keyturn-plan"
-# The program's own exit status: it ran nothing.
-REFUSED_STATUS = 64
 SUDO_RULE = SudoRule(PROGRAM_PATH)
 _FILES = (PROGRAM_PATH, "/etc/keyturn/signers", "/etc/keyturn/floor")
 _DIGEST = hashlib.sha256(PROGRAM_TEXT.encode()).hexdigest()

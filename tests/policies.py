@@ -46,3 +46,17 @@ def write_policy(directory: Path, *, rules: str | None = None) -> PolicyDirector
 
 def get_starter_rules() -> str:
     return (files("bot.policy") / "starter" / "policy.cedar").read_text()
+
+
+def get_signed_rules(who: str) -> str:
+    """Return the starter's rules whose first approval is signed. who: approver or both."""
+    signed = f'@approvals("1")\n@signed("{who}")'
+    return get_starter_rules().replace('@approvals("1")', signed, 1)
+
+
+def give_signing_key(policy: Path, person: str, line: str) -> None:
+    """Add a signing key of a person of PEOPLE to a policy directory."""
+    file = policy / "people.yaml"
+    text, place = file.read_text(), f"  {person}: {{"
+    assert place in text
+    file.write_text(text.replace(place, f'{place}signing_keys: ["{line}"], '))

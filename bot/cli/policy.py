@@ -132,18 +132,16 @@ def print_signers(environment: CommandEnvironment, *, directory: Path | None) ->
 
     For example: keyturn policy signers > signers
     """
+    from bot.hosts.host_files import format_signers, list_signers
     from bot.policy.loader import load_policy
-    from bot.signing.sshsig import PLAN_NAMESPACE
 
     with exit_on_errors():
         found = load_policy(directory or environment.settings.policy)
-    keys = {one.id: [*one.signing_keys] for one in found.organisation.people.values()}
     if wants_json():
+        keys = {one.id: [*one.signing_keys] for one in found.organisation.people.values()}
         print_json({person: lines for person, lines in keys.items() if lines}, indent=2)
         return
-    for person, lines in sorted(keys.items()):
-        for line in lines:
-            click.echo(f'{person} namespaces="{PLAN_NAMESPACE}" {line}')
+    click.echo(format_signers(list_signers(found)), nl=False)
 
 
 @policy_commands.command("explain")

@@ -14,10 +14,10 @@ from bot.execution import follow_up, gate, recovery
 from bot.execution.intent import StepIntent
 from bot.execution.live_output import LiveOutputWriter
 from bot.execution.planner import compute_remaining
-from bot.execution.signed_steps import add_signatures
 from bot.model.plan import RemainingWork
 from bot.model.run import RefusedBy, Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
+from bot.queries.signatures import list_signatures
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
 from bot.workflow.hooks import RefusedByFeature, prepare_work
@@ -25,6 +25,7 @@ from bot.workflow.open_probation import find_open_probation
 from connectors.command import Command, RunHooks, Shell
 from connectors.errors import HostError, UnreachableError, prefix_host
 from connectors.probation import find_kept_change, query_host_keys
+from connectors.run_signed import sign_step
 from runbooks import Refused
 
 log = logging.getLogger(__name__)
@@ -422,3 +423,20 @@ def check_vantage(context: WorkflowContext, name: str, command: Command) -> str:
             "change was not kept"
         )
     return f"{host.vantage} reaches {name}, which shows its key there\n"
+
+
+def add_signatures(context: WorkflowContext, intent: StepIntent, command: Command) -> Command:
+    """Return the command as its host wants it: an enrolled one with plan and signatures.
+
+    A part of a request for many hosts was signed with the whole.
+    """
+    host = context.policies.get_policy().inventory[intent.step.host]
+    run = intent.run
+    if not host.signed or not isinstance(command, Shell) or run.plan is None:
+        return command
+    with context.database.reading() as tx:
+        signed = runs.get_run(tx, run.parent) if run.parent is not None else run
+        signatures = list_signatures(tx, signed)
+    section, number = run.plan.find_section(intent.step_number)
+    document = signed.plan.document if signed.plan else ""
+    return sign_step(command, number, document, section.text, signatures)

@@ -1,18 +1,21 @@
 """The files by which a host checks people's signatures, and the program that installs them. Pure.
 
 Root installs them there: Keyturn never may, or it could install a program that checks nothing.
-docs/signed-plans.md describes the two files in /etc/keyturn.
+docs/enrolled-hosts.md describes the two files in /etc/keyturn.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
+
 from bot.hosts.sudo_rules import format_install_program
 from bot.policy import Policy
+from bot.signing.sshsig import PLAN_NAMESPACE
 from connectors.errors import SetupError
 from connectors.inventory import Host
-from connectors.run_signed import NAMESPACE, PROGRAM_PATH, PROGRAM_TEXT
+from connectors.run_signed import PROGRAM_PATH, PROGRAM_TEXT
 from connectors.script import load_code
 
 _END = "end-of-keyturn-file"
@@ -36,13 +39,14 @@ def build_enrolment(policy: Policy, host: Host, page: str) -> str:
         SetupError: The host cannot be enrolled, or too few people have signing keys.
     """
     area = policy.get_area(host.name)
-    if host.platform != "linux" or host.user == "root":
+    try:
+        Host.model_validate({**host.model_dump(exclude_none=True), "signed": True})
+    except ValidationError:
         raise SetupError(
-            f"{host.name} cannot be enrolled: it needs a shell, and a login for Keyturn that is "
-            "not root"
-        )
-    people = policy.organisation.people.values()
-    signers = [Signer(one.id, line) for one in people for line in one.signing_keys]
+            f"{host.name} cannot be enrolled: it needs a shell, a login for Keyturn that is not "
+            "root, and a host_key"
+        ) from None
+    signers = list_signers(policy)
     able = {one.person for one in signers}
     owners = sorted(able.intersection(area.owners))
     if not owners or len(able) < 2:
@@ -55,11 +59,17 @@ def build_enrolment(policy: Policy, host: Host, page: str) -> str:
     return format_enrolment(host, format_signers(signers), floor)
 
 
+def list_signers(policy: Policy) -> Sequence[Signer]:
+    """Return each signing key of each person of the policy."""
+    people = policy.organisation.people.values()
+    return [Signer(one.id, line) for one in people for line in one.signing_keys]
+
+
 def format_signers(signers: Iterable[Signer]) -> str:
     """Return whose signatures count, in the format ALLOWED SIGNERS of ssh-keygen(1)."""
     return "".join(
-        f'{one.person} namespaces="{NAMESPACE}" {one.public_key}\n'
-        for one in sorted(signers, key=lambda one: (one.person, one.public_key))
+        f'{one.person} namespaces="{PLAN_NAMESPACE}" {one.public_key}\n'
+        for one in sorted(signers, key=lambda one: one.person)
     )
 
 

@@ -508,11 +508,7 @@ class Policy:
         enrolled host, which runs only what people have signed, the requester and an owner sign.
         """
         ruling = self._get_request_ruling(request)
-        enrolled = [
-            host
-            for name in request.hosts or (request.host,)
-            if (host := self.inventory.hosts.get(name)) and host.signed
-        ]
+        enrolled = self._list_enrolled_hosts(request)
         if not enrolled or not ruling.allowed or request.kind != "change":
             return ruling
         if request.agent is not None or request.source == "schedule":
@@ -550,13 +546,16 @@ class Policy:
 
         An enrolled host would refuse what no one has signed.
         """
-        for name in request.hosts or (request.host,):
-            if (host := self.inventory.hosts.get(name)) and host.signed:
-                note = (
-                    f"{name} checks itself who signed a change, so break-glass does not help there"
-                )
-                return Ruling(allowed=False, policy_notes=(note,))
+        if enrolled := self._list_enrolled_hosts(request):
+            name = enrolled[0].name
+            note = f"{name} checks itself who signed a change, so break-glass does not help there"
+            return Ruling(allowed=False, policy_notes=(note,))
         return self._get_ruling(request.requested_by, "break-glass", request)
+
+    def _list_enrolled_hosts(self, request: PolicyRequest) -> list[Host]:
+        """Return the hosts of a request that check signatures themselves."""
+        known = map(self.inventory.hosts.get, request.hosts or (request.host,))
+        return [host for host in known if host and host.signed]
 
     def get_approval_ruling(self, person: str, request: PolicyRequest, ruling: Ruling) -> Ruling:
         """Return whether *person* can give one of the approvals that *ruling* requires."""

@@ -33,7 +33,7 @@ from tests.bot.signing.ssh_key import SshKey
 from tests.playground.enrolled import EnrolledLogins
 from tests.playground.nginx import Nginx
 from tests.playground.two_logins import CHANGER, READER
-from tests.policies import write_policy
+from tests.policies import give_signing_key, write_policy
 
 pytestmark = pytest.mark.real
 
@@ -78,10 +78,8 @@ class Gate:
         entry = host.host().model_dump(mode="json", exclude={"name"}, exclude_none=True)
         with (policies.path / "inventory.yaml").open("w") as file:
             YAML().dump({"hosts": {"web1": entry}}, file)
-        people = policies.path / "people.yaml"
-        for name, key in keys.items():
-            line = f'  {name}: {{signing_keys: ["{key.line}"], '
-            people.write_text(people.read_text().replace(f"  {name}: {{", line))
+        for name in ("dora", "olga"):
+            give_signing_key(policies.path, name, keys[name].line)
         self.keys = keys
         database = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
         migrations.upgrade_schema(database)

@@ -18,12 +18,12 @@ from bot.signing.page import build_fragment
 from bot.signing.sshsig import PLAN_NAMESPACE
 from tests.acceptance.browsing import CONTRAST, Server, Visit, open_window
 from tests.bot.harness import Harness, open_harness
-from tests.policies import get_starter_rules
+from tests.policies import get_signed_rules, give_signing_key
 from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.real
 
-SIGNED = get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@signed("both")', 1)
+SIGNED = get_signed_rules("both")
 _VERIFY = ("ssh-keygen", "-Y", "verify", "-n")
 LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 
@@ -69,16 +69,6 @@ def make_passkey(visit: Visit, person: str, directory: Path) -> str:
     return line
 
 
-def give_keys(harness: Harness, lines: Mapping[str, str]) -> None:
-    """Write people's keys into the policy directory."""
-    file = harness.policies.path / "people.yaml"
-    text = file.read_text()
-    for person, line in lines.items():
-        assert f"  {person}: {{" in text
-        text = text.replace(f"  {person}: {{", f'  {person}: {{signing_keys: ["{line}"], ')
-    file.write_text(text)
-
-
 def sign_run(visit: Visit, number: int) -> None:
     """Sign a plan: two clicks from the page of the run, and a touch."""
     visit.open(f"/runs/{number}")
@@ -119,15 +109,15 @@ def test_requester_and_approver_sign_a_plan_with_passkeys(
     # A telephone, with the passkeys of both.
     visit = open_window(browser, server, viewport={"width": 360, "height": 740})
     devices = add_passkey_device(visit.page)
-    keys = {"dora": make_passkey(visit, "dora", tmp_path)}
-    give_keys(harness, keys)
+    policy = harness.policies.path
+    give_signing_key(policy, "dora", make_passkey(visit, "dora", tmp_path))
     run = harness.request(LAMP)
     visit.sign_in("dora")
     sign_run(visit, run.id)
     assert harness.get_run(run.id).state is State.PENDING
     devices.detach()
     devices = add_passkey_device(visit.page)
-    give_keys(harness, {"olga": make_passkey(visit, "olga", tmp_path)})
+    give_signing_key(policy, "olga", make_passkey(visit, "olga", tmp_path))
     visit.sign_in("olga")
     sign_run(visit, run.id)
     harness.run_queued_work()

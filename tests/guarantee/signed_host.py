@@ -11,7 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from connectors.run_signed import NAMESPACE, PROGRAM_TEXT, frame_input
+from bot.signing.sshsig import PLAN_NAMESPACE
+from connectors.run_signed import PROGRAM_TEXT, frame_input
 from tests.bot.signing.soft_passkey import SoftPasskey
 from tests.bot.signing.ssh_key import SshKey
 
@@ -104,7 +105,7 @@ class SignedHost:
         people["stan"] = self.passkey.public.line
         self.signers.write_text(
             "".join(
-                f'{name} namespaces="{NAMESPACE}"{options.get(name, "")} {line}\n'
+                f'{name} namespaces="{PLAN_NAMESPACE}"{options.get(name, "")} {line}\n'
                 for name, line in people.items()
             )
         )

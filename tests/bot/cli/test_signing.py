@@ -10,21 +10,16 @@ from tests.bot.cli.test_runs import CliService
 from tests.bot.signing.ssh_key import SshKey
 from tests.bot.web import sample_runs
 from tests.playground.service import Service
-from tests.policies import get_starter_rules, write_policy
+from tests.policies import get_signed_rules, give_signing_key, write_policy
 
 
 @pytest.fixture
 def signing(tmp_path: Path) -> Generator[CliService]:
     """A service in which requesters and owners sign."""
-    rules = get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@signed("both")', 1)
-    write_policy(tmp_path / "policy", rules=rules)
-    people = tmp_path / "policy" / "people.yaml"
+    write_policy(tmp_path / "policy", rules=get_signed_rules("both"))
     for person in ("dora", "olga"):
         line = SshKey.create(tmp_path, name=person).line
-        text = people.read_text()
-        people.write_text(
-            text.replace(f"  {person}: {{", f'  {person}: {{signing_keys: ["{line}"], ')
-        )
+        give_signing_key(tmp_path / "policy", person, line)
     with Service(tmp_path, slack="") as service:
         yield CliService(service, tmp_path)
 

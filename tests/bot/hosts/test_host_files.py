@@ -15,7 +15,7 @@ from connectors.inventory import Host
 from connectors.run_signed import PROGRAM_PATH, PROGRAM_TEXT
 from tests.cli_process import run_keyturn_with_policy
 from tests.playground.keys import make_key
-from tests.policies import write_policy
+from tests.policies import give_signing_key, write_policy
 
 HOST = Host.model_validate(
     {
@@ -145,11 +145,8 @@ def test_host_without_a_shell_or_with_a_root_login_cannot_be_enrolled(changed: d
 def policy(tmp_path: Path) -> Path:
     """A policy directory in which Dora and Olga have signing keys, and lb1 a login of its own."""
     written = write_policy(tmp_path / "policy").path
-    people = written / "people.yaml"
     for name in ("dora", "olga"):
-        key = make_key().public
-        line = f'  {name}: {{signing_keys: ["{key}"], '
-        people.write_text(people.read_text().replace(f"  {name}: {{", line))
+        give_signing_key(written, name, make_key().public)
     entry = HOST.model_dump(mode="json", exclude={"name"}, exclude_none=True)
     inventory = {"hosts": {"lb1": entry, "sw1": {**entry, "platform": "cisco_ios"}}}
     (written / "inventory.yaml").write_text(json.dumps(inventory))

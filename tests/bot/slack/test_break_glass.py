@@ -10,7 +10,7 @@ from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat, open_chat
 from tests.bot.slack.json_walk import list_mentions
-from tests.policies import get_starter_rules
+from tests.policies import get_signed_rules, get_starter_rules
 from tests.ticket_system import require_unreachable_tickets
 
 pytestmark = pytest.mark.anyio
@@ -47,8 +47,7 @@ async def test_plan_that_needs_a_second_factor_has_no_approve_button_in_slack(ch
 
 async def test_plan_that_needs_signatures_has_no_approve_button_in_slack(chat: Chat) -> None:
     rules = chat.harness.policies.path / "policy.cedar"
-    signed = '@approvals("1")\n@signed("approver")'
-    rules.write_text(get_starter_rules().replace('@approvals("1")', signed, 1))
+    rules.write_text(get_signed_rules("approver"))
     await chat.type("toy set lb1 lamp on")
     assert set(chat.slack.card.buttons) == PENDING_BUTTONS - {"approve"}
     words = " ".join(chat.slack.card.words.split())

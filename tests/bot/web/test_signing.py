@@ -10,7 +10,7 @@ from bot.model.run import State
 from bot.signing.page import hash_signing_page
 from tests.bot.signing.soft_passkey import SoftPasskey
 from tests.bot.web.conftest import Site
-from tests.policies import get_starter_rules
+from tests.policies import get_signed_rules, give_signing_key
 from tests.toy import SetSwitch
 
 HERE = "https://keyturn.example.com"
@@ -21,10 +21,7 @@ LAMP = SetSwitch(host="lb1", name="lamp", value="on")
 def signing_site(site: Site) -> Site:
     """A site whose owners sign what developers request. Olga has a passkey."""
     policy = site.harness.policies.path
-    rules = get_starter_rules().replace(
-        '@approvals("1")', '@approvals("1")\n@signed("approver")', 1
-    )
-    (policy / "policy.cedar").write_text(rules)
+    (policy / "policy.cedar").write_text(get_signed_rules("approver"))
     return site
 
 
@@ -40,9 +37,7 @@ def _sign(document: str) -> Mapping[str, str]:
 
 
 def _give_key(site: Site, person: str) -> None:
-    file = site.harness.policies.path / "people.yaml"
-    line = f'  {person}: {{signing_keys: ["{PASSKEY.public.line}"], '
-    file.write_text(file.read_text().replace(f"  {person}: {{", line))
+    give_signing_key(site.harness.policies.path, person, PASSKEY.public.line)
 
 
 def test_signature_alone_approves_as_the_person_whose_key_made_it(signing_site: Site):

@@ -20,7 +20,7 @@ from bot.queries.approval_count import build_policy_request
 from tests.bot.harness import Harness, open_harness
 from tests.bot.signing.soft_passkey import SoftPasskey
 from tests.bot.signing.ssh_key import SshKey
-from tests.policies import get_starter_rules
+from tests.policies import get_signed_rules, give_signing_key
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -28,15 +28,8 @@ PASSKEY = SoftPasskey()
 _VERIFIER = Path(__file__).parents[3] / "docs" / "verify_signatures.py"
 
 
-def _write_rules(who: str) -> str:
-    return get_starter_rules().replace('@approvals("1")', f'@approvals("1")\n@signed("{who}")', 1)
-
-
 def _give_key(harness: Harness, person: str, line: str) -> None:
-    file = harness.policies.path / "people.yaml"
-    text = file.read_text()
-    assert f"  {person}: {{" in text
-    file.write_text(text.replace(f"  {person}: {{", f'  {person}: {{signing_keys: ["{line}"], '))
+    give_signing_key(harness.policies.path, person, line)
 
 
 def _take_keys(harness: Harness) -> None:
@@ -47,7 +40,7 @@ def _take_keys(harness: Harness) -> None:
 @pytest.fixture
 def signing(tmp_path: Path) -> Generator[Harness]:
     """A harness in which owners sign what developers request."""
-    with open_harness(tmp_path, rules=_write_rules("approver")) as harness:
+    with open_harness(tmp_path, rules=get_signed_rules("approver")) as harness:
         yield harness
 
 
@@ -212,7 +205,7 @@ def test_unsigned_approval_does_not_count_when_the_rule_comes_later(
 ):
     run = harness.request(LAMP_ON)
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
-    (harness.policies.path / "policy.cedar").write_text(_write_rules("approver"))
+    (harness.policies.path / "policy.cedar").write_text(get_signed_rules("approver"))
     harness.run_queued_work()
     assert harness.fleet.sent == []
     assert harness.get_run(run.id).state is not State.SUCCEEDED
@@ -236,7 +229,7 @@ def test_policy_is_refused_when_a_signing_key_is_of_a_kind_that_is_not_accepted(
 
 
 def test_requester_signs_before_the_approvers_where_both_have_to(tmp_path: Path):
-    with open_harness(tmp_path, rules=_write_rules("both")) as harness:
+    with open_harness(tmp_path, rules=get_signed_rules("both")) as harness:
         dora, olga = (SshKey.create(tmp_path, name=name) for name in ("dora", "olga"))
         _give_key(harness, "dora", dora.line)
         _give_key(harness, "olga", olga.line)
@@ -263,7 +256,7 @@ def test_requester_signs_before_the_approvers_where_both_have_to(tmp_path: Path)
 
 
 def test_gate_refuses_a_run_whose_requester_no_longer_has_the_key(tmp_path: Path):
-    with open_harness(tmp_path, rules=_write_rules("both")) as harness:
+    with open_harness(tmp_path, rules=get_signed_rules("both")) as harness:
         dora, olga = (SshKey.create(tmp_path, name=name) for name in ("dora", "olga"))
         _give_key(harness, "dora", dora.line)
         _give_key(harness, "olga", olga.line)
@@ -293,7 +286,7 @@ def test_gate_refuses_a_run_whose_requester_no_longer_has_the_key(tmp_path: Path
     ],
 )
 def test_preview_says_who_signs(tmp_path: Path, who: str, sentence: str):
-    with open_harness(tmp_path, rules=_write_rules(who)) as harness:
+    with open_harness(tmp_path, rules=get_signed_rules(who)) as harness:
         run = harness.request(LAMP_ON)
         request = build_policy_request(run, now=run.requested_at)
         assert sentence in evaluate_request(harness.policies.get_policy(), request).describe()
