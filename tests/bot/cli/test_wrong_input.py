@@ -167,7 +167,7 @@ _WRONG = (
     ("sign-in eve", 3, "unknown person eve"),
     ("token new eve --scope request", 3, "eve is not in the policy"),
     ("token list eve", 3, "unknown person eve"),
-    ("delegate to eve --as olga --until 18:00", 3, "eve is not in the policy"),
+    ("delegate to eve --as olga --until 4h", 3, "eve is not in the policy"),
     ("resume --as eve --reason fixed", 3, "unknown person eve"),
     ("runbooks nope", 3, "no runbook begins with 'nope'"),
     *((line, *answer) for line, answer in collect("WRONG_INPUT").items()),
