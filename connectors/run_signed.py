@@ -4,10 +4,12 @@ It is `connectors/scripts/run-signed.sh`; docs/enrolled-hosts.md describes what 
 """
 
 import hashlib
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from connectors.command import Query, Shell
+from connectors.errors import ParseError
 from connectors.script import SCRIPTS_DIRECTORY, load_code
 from connectors.sudo import SudoRule
 
@@ -15,7 +17,44 @@ PROGRAM_PATH = f"{SCRIPTS_DIRECTORY}/run-signed"
 PROGRAM_TEXT = f"{load_code('run-signed')}\n"
 SUDO_RULE = SudoRule(PROGRAM_PATH)
 _FILES = (PROGRAM_PATH, "/etc/keyturn/signers", "/etc/keyturn/floor")
+_RECORDED = re.compile(r"p (\S+)/([1-9]\d*)-(do|undo) (\d+) (\d+|unknown)", re.ASCII)
 _DIGEST = hashlib.sha256(PROGRAM_TEXT.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class SignedTexts:
+    """What people signed, as the program reads it."""
+
+    document: str
+    section: str
+    """The steps on this host."""
+    signatures: Sequence[str] = ()
+    """As `ssh-keygen -Y sign` writes them."""
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """Each line of them, after a letter and a blank."""
+        parts = [("d", self.document), ("s", self.section)]
+        parts += [("g", signature) for signature in self.signatures]
+        return [
+            f"{letter} {line}"
+            for letter, text in parts
+            for line in text.removesuffix("\n").split("\n")
+        ]
+
+
+@dataclass(frozen=True)
+class RecordedStep:
+    """A step that people had an enrolled host run without Keyturn."""
+
+    number: int
+    action: str
+    """do or undo."""
+    began_at: int
+    """By the clock of the host, in seconds since 1970."""
+    status: int | None
+    """None while it runs, and where the host does not know how it ended."""
+    texts: SignedTexts
 
 
 def frame_input(
@@ -30,13 +69,52 @@ def frame_input(
         section: the text of the steps on this host.
         signatures: as `ssh-keygen -Y sign` writes them.
     """
-    parts = [("a", f"{action} {step}\n"), ("d", document), ("s", section)]
-    parts += [("g", signature) for signature in signatures]
-    return "".join(
-        f"{letter} {line}\n"
-        for letter, text in parts
-        for line in text.removesuffix("\n").split("\n")
-    )
+    texts = SignedTexts(document, section, tuple(signatures))
+    return "".join(f"{line}\n" for line in (f"a {action} {step}", *texts.lines))
+
+
+def parse_texts(lines: Iterable[str]) -> SignedTexts:
+    """Return what SignedTexts wrote as lines. Raises ParseError."""
+    found: dict[str, list[str]] = {"d": [], "s": [], "g": []}
+    for line in lines:
+        letter, blank, text = line.partition(" ")
+        if letter not in found or not blank:
+            raise ParseError(f"“{line[:40]}” is no line of a signed plan")
+        found[letter].append(f"{text}\n")
+    signed = "".join(found["g"]).split("-----BEGIN SSH SIGNATURE-----\n")
+    signatures = tuple(f"-----BEGIN SSH SIGNATURE-----\n{one}" for one in signed[1:])
+    if signed[0] or not (found["d"] and found["s"]):
+        raise ParseError("it is not complete")
+    return SignedTexts("".join(found["d"]), "".join(found["s"]), signatures)
+
+
+def ask_history(days: int) -> Shell:
+    """Return the command that has a host print what people did there without Keyturn."""
+    return Shell(("sudo", "-n", "--", PROGRAM_PATH), f"a history {days}\n")
+
+
+def parse_history(text: str) -> Sequence[RecordedStep]:
+    """Parse the answer to ask_history(), oldest step first. Raises ParseError."""
+    return sorted(_iterate_history(text), key=lambda step: (step.began_at, step.number))
+
+
+def _iterate_history(text: str) -> Iterator[RecordedStep]:
+    lines = text.removesuffix("\n").split("\n") if text else []
+    starts = [n for n, line in enumerate(lines) if line.startswith("p ")]
+    if lines and starts[:1] != [0]:
+        raise ParseError("the record of the host does not begin with a step")
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        found = _RECORDED.fullmatch(lines[start])
+        if found is None or not lines[start + 1 : end]:
+            raise ParseError(f"“{lines[start][:80]}” is no step of the record of a host")
+        _, number, action, began, status = found.groups()
+        yield RecordedStep(
+            int(number),
+            action,
+            int(began),
+            int(status) if status.isdigit() else None,
+            parse_texts(lines[start + 2 : end]),
+        )
 
 
 def sign_step(

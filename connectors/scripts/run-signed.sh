@@ -3,7 +3,7 @@
 # Keyturn nothing, and trusts only /etc/keyturn/signers and /etc/keyturn/floor.
 #
 # Standard input, a letter and a blank before each line:
-#   a  do, undo or report, and the number of the step
+#   a  do, undo or report, and the number of the step; or history and a number of days, alone
 #   d  the document; s the section of this host; g the signatures of ssh-keygen -Y sign
 #
 # Exit status: that of the step, or 64 for a refusal, whose reason is on standard error.
@@ -72,7 +72,7 @@ receive() {
         }
         { size += length($0) + 1; part = substr($0, 1, 2); line = substr($0, 3) }
         size > most { fail("the input is larger than " most " bytes") }
-        part == "a " && line ~ /^(do|undo|report) [1-9][0-9]?[0-9]?[0-9]?$/ && !asked { asked = line; split(line, ask, " "); next }
+        part == "a " && line ~ /^(do|undo|report|history) [1-9][0-9]?[0-9]?[0-9]?$/ && !asked { asked = line; split(line, ask, " "); next }
         !asked { fail("the input does not begin with what to do") }
         part == "d " {
             print line >(work "/d")
@@ -104,6 +104,7 @@ receive() {
         { fail("line " NR " of the input is not that of a plan") }
         END {
             if (failed) exit
+            if (ask[1] == "history") { print asked; exit }
             for (key in fact) known++
             if (known != 4 || !sections || length(fact["nonce"]) != 32 || length(fact["expires"]) > 10 || length(fact["not-before"]) > 10)
                 print "- the document or the section is not complete"
@@ -113,6 +114,7 @@ receive() {
     read -r action number run nonce begins ends count <<END
 $facts
 END
+    [ "$action" != history ] || return 0
     [ -s "$work/words" ] || refuse "step $number has no command to $action"
     read -r first <"$work/words"
     case $first in '' | -* | *=*) refuse "step $number does not begin with a program" ;; esac
@@ -258,6 +260,20 @@ report() {
     exit 0
 }
 
+# Print what people did without Keyturn in the last days: of each step its place in the record,
+# when it began, how it ended, and what this program was sent.
+history() {
+    for sent in $(find "$record" -mindepth 3 -maxdepth 3 -name input -mtime "-$number" | head -n 1000); do
+        grep -qx 'd run 0' "$sent" || continue
+        step=${sent%/input} plan=${sent%/*/input}
+        read_end "${step##*/}"
+        read -r began <"$step/began" || continue
+        echo "p ${step#"$record/"} $began $end"
+        cat "$sent"
+    done
+    exit 0
+}
+
 check_order() {
     if [ "$action" = undo ]; then
         [ -d "$plan/$number-do" ] || refuse "step $number did not begin here: there is nothing to undo"
@@ -274,7 +290,11 @@ begin() {
         refuse_full
     fi
     line="run $run, $action $number, signed by $people: $(tr '\n' ' ' <"$work/words" | cut -c 1-400)"
-    { echo "$now $nonce $line" >>"$record/log" && sync; } || refuse_full
+    {
+        echo "$now" >"$plan/$number-$action/began" &&
+            cp "$work/all" "$plan/$number-$action/input" &&
+            echo "$now $nonce $line" >>"$record/log" && sync
+    } || refuse_full
     ! command -v logger >/dev/null || logger -p authpriv.notice -t keyturn-signed -- "$line" || :
 }
 
@@ -306,6 +326,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 129' HUP
 trap 'exit 143' TERM
 receive
+[ "$action" != history ] || history
 check_host
 check_time
 check_signatures

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from connectors.run_signed import SignedTexts, parse_history
 from tests.guarantee.campaign import Broken, changes_without_protection, try_ways
-from tests.guarantee.signed_host import DAY, SignedHost
+from tests.guarantee.signed_host import DAY, SignedHost, Step
 from tests.guarantee.ways import TWINS, Twin, list_ways
 
 pytestmark = [
@@ -67,6 +68,25 @@ def test_signed_plan_runs_step_by_step_in_each_shell(host_of_each_shell: SignedH
     log = (host.record / "log").read_text()
     assert "run 7, do 1, signed by dora stan: tee -a" in log
     assert [*host.record.glob("in.*")] == []
+
+
+def test_host_tells_what_people_ran_without_keyturn(host_of_each_shell: SignedHost):
+    host = host_of_each_shell
+    section = host.make_section(host.make_step("  one"), Step(("sh", "-c", "exit 3")))
+    own, service = (host.make_document(section, run=number) for number in ("0", "7"))
+    for document in (own, service):
+        host.run(document, section, host.sign(document))
+    host.run(own, section, host.sign(own, "olga", "dora"), step=2)
+    told = host.send(b"a history 7\n")
+    assert (told.status, told.error) == (0, "")
+    steps = parse_history(told.out.decode())
+    assert [(one.number, one.action, one.status) for one in steps] == [(1, "do", 0), (2, "do", 3)]
+    assert steps[0].texts == SignedTexts(own, section, tuple(host.sign(own)))
+    assert steps[1].texts.signatures == tuple(host.sign(own, "olga", "dora"))
+    assert all(abs(one.began_at - time.time()) < 60 for one in steps)
+    for sent in (b"a history 0\n", b"a history\n", b"a history 7\nx y\n"):
+        assert host.send(sent).status == 64, sent
+    assert host.changes == 2
 
 
 def _report(
