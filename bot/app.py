@@ -38,7 +38,7 @@ from bot.execution.local_dispatch import LocalDispatcher
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
 from bot.feature import ServerContext, ServerPart
-from bot.health import ServiceHealth, check_signing_page
+from bot.health import ServiceHealth, check_signing_keys, check_signing_page
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS
@@ -587,6 +587,7 @@ def _create_service_health(
         foundation.policies,
         (
             partial(check_signing_page, settings.address, settings.signing_page),
+            check_signing_keys,
             *features.load_checks(),
         ),
     )

@@ -19,6 +19,7 @@ from bot.model.check_result import (
 )
 from bot.model.text import format_count
 from bot.policy import NoPolicyError, Policy, PolicySource
+from bot.policy.matrix import build_current_matrix
 from bot.signing.page import hash_signing_page
 
 _SECOND = 1_000_000
@@ -51,6 +52,30 @@ def check_signing_page(
     )
     message = f"{whose}. Its sha256sum has to be {hash_signing_page(base_url)}"
     yield create_ok_result("Signing page", message)
+
+
+def check_signing_keys(tx: Transaction, policy: Policy) -> Iterator[CheckResult]:
+    """Say who has to sign plans and has no key, and what can never be approved because of that."""
+    matrix = build_current_matrix(policy, tx.now)
+    if not matrix.signers:
+        return
+    lacking = [one.name for one in matrix.signers if one.lacks_key]
+    if lacking:
+        yield create_warning_result(
+            "Signing keys",
+            f"{_join_names(lacking)} {'has' if len(lacking) == 1 else 'have'} to sign plans, and "
+            "no signing key: see /second-factor#signing, or keyturn policy signers --table",
+        )
+    never = [row for row in matrix.rows if any(cell.lacks_keys for cell in row.cells)]
+    for what in dict.fromkeys(f"{row.what}, {row.where}" for row in never):
+        yield create_warning_result(
+            "Signing keys",
+            f"too few approvers have one for {what}: no one can approve all requests of it",
+        )
+    if not lacking and not never:
+        keys = sum(len(one.keys) for one in matrix.signers)
+        message = f"{format_count(len(matrix.signers), 'person', plural='people')}"
+        yield create_ok_result("Signing keys", f"{format_count(keys, 'key')} of {message}")
 
 
 def _count_nothing() -> Mapping[str, int]:

@@ -13,7 +13,8 @@ the SHA-256 of the document is the digest, and that the document names the SHA-2
 For each entry "approved" and "request signed" with a signature it has ssh-keygen verify that the
 person of the entry signed exactly this document. `signers` is an allowed signers file, in which
 each line begins with the id of a person. ssh-keygen accepts signatures of security keys that no
-one touched, so the script reads that flag itself.
+one touched, so the script reads that flag itself. With --verify-user before the files, it counts
+only signatures of devices that asked for a fingerprint or a PIN.
 
 It prints a line for each signature, and exits with 1 if one is not valid.
 """
@@ -28,6 +29,7 @@ import tempfile
 from pathlib import Path
 
 NAMESPACE = "keyturn-plan"
+TOUCHED, VERIFIED = 1, 4
 
 
 def join_lines(lines):
@@ -56,16 +58,16 @@ def read_strings(blob, count):
     return strings, blob
 
 
-def is_touched(signature):
-    """Return whether the person touched the security key; True for other keys."""
+def read_flags(signature):
+    """Return what a security key says of its person; for other keys that they are there."""
     blob = base64.b64decode("".join(signature.split("-----")[2].split()))
     strings, _ = read_strings(blob[10:], 5)  # after SSHSIG and the version
     (kind, _), rest = read_strings(strings[4], 2)
-    return b"sk-" not in kind or bool(rest[0] & 1)
+    return rest[0] if b"sk-" in kind else TOUCHED
 
 
-def is_signed(signers, person, document, signature):
-    """Return whether the person, by the file of signers, signed this document."""
+def is_signed(signers, person, document, signature, flags):
+    """Return whether the person signed this document, with at least these flags."""
     with tempfile.NamedTemporaryFile("w", suffix=".sig") as file:
         file.write(signature)
         file.flush()
@@ -74,15 +76,17 @@ def is_signed(signers, person, document, signature):
             [*command, "-s", file.name], input=document, capture_output=True, check=False
         )
     try:
-        return done.returncode == 0 and is_touched(signature)
+        return done.returncode == 0 and read_flags(signature) & flags == flags
     except (ValueError, IndexError, struct.error):
         return False
 
 
 def main():
-    if len(sys.argv) != 3:
+    given = [one for one in sys.argv[1:] if one != "--verify-user"]
+    if len(given) != 2:
         sys.exit(__doc__.split("\n\n")[1])
-    export, signers = sys.argv[1:]
+    export, signers = given
+    flags = TOUCHED | VERIFIED if "--verify-user" in sys.argv else TOUCHED
     documents, wrong, count = {}, 0, 0
     with Path(export).open(encoding="utf-8") as lines:
         for line in lines:
@@ -94,7 +98,7 @@ def main():
                 continue
             document = documents.get((entry["run"], body["digest"]))
             person = entry["person"]
-            valid = document and is_signed(signers, person, document, body["signature"])
+            valid = document and is_signed(signers, person, document, body["signature"], flags)
             count, wrong = count + 1, wrong + (not valid)
             print(
                 f"{'valid' if valid else 'NOT VALID'}: entry {entry['seq']}, run {entry['run']}, "

@@ -1163,6 +1163,9 @@ class PolicyChanged(Event, kind="policy changed"):
     changed: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict[str, str])
     warnings: tuple[str, ...] = ()
+    added_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    """Fingerprints of signing keys by person, since the version that was logged before."""
+    removed_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
 class PolicyInvalid(Event, kind="policy invalid"):

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,24 +125,38 @@ def print_policy_page(
 
 @policy_commands.command("signers")
 @click.argument("directory", type=_DIRECTORY_TYPE, required=False)
+@click.option(
+    "--table",
+    "is_table",
+    is_flag=True,
+    help="Print kind, fingerprint and comment of each key, what its person signs, and who lacks "
+    "one.",
+)
 @pass_environment
-def print_signers(environment: CommandEnvironment, *, directory: Path | None) -> None:
+def print_signers(
+    environment: CommandEnvironment, *, directory: Path | None, is_table: bool
+) -> None:
     """Print the keys with which people sign plans, as a file of signers for ssh-keygen.
 
     Keep the file yourself: it says whose signatures you accept.
 
-    For example: keyturn policy signers > signers
+    \b
+    keyturn policy signers > signers
+    keyturn policy signers --table
     """
+    from bot.cli.policy_page import render_signers
     from bot.hosts.host_files import format_signers, list_signers
+    from bot.model.runbook_info import list_runbook_info
     from bot.policy.loader import load_policy
+    from bot.policy.matrix import build_matrix
 
     with exit_on_errors():
         found = load_policy(directory or environment.settings.policy)
-    if wants_json():
-        keys = {one.id: [*one.signing_keys] for one in found.organisation.people.values()}
-        print_json({person: lines for person, lines in keys.items() if lines}, indent=2)
-        return
-    click.echo(format_signers(list_signers(found)), nl=False)
+        if not (wants_json() or is_table):
+            click.echo(format_signers(list_signers(found)), nl=False)
+            return
+        signers = build_matrix(found, list_runbook_info(), now=datetime.now(UTC)).signers
+    print_result([*map(asdict, signers)], render_signers(signers), indent=2)
 
 
 @policy_commands.command("explain")

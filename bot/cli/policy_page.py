@@ -1,13 +1,14 @@
 """Render the policy as a matrix for a terminal or as one HTML page. Pure."""
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-from bot.model.text import escape_control, escape_to_one_line, join_names
+from bot.model.text import align_rows, escape_control, escape_to_one_line, join_names
 from bot.policy.matrix import PeopleGroup, PolicyMatrix
+from bot.policy.signers import SigningPerson, list_table_rows
 
 _WIDTH = 96
 
@@ -51,11 +52,21 @@ def render_text(matrix: PolicyMatrix) -> str:
     for area in matrix.areas:
         owners = join_names(area.owners)
         lines += _wrap_text(f"{area.title}: {owners}; {area.description}", "  ")
+    if matrix.signers:
+        lines += ["", "SIGNING KEYS (keyturn policy signers)"]
+        lines += [f"  {line}" for line in render_signers(matrix.signers)]
     lines += ["", "FREEZES"]
     freezes = [f"{one.name}: {one.sentence}" for one in matrix.freezes]
     for sentence in freezes or ["No active or upcoming freezes."]:
         lines += _wrap_text(sentence, "  ")
     return "\n".join(escape_to_one_line(line) for line in lines)
+
+
+def render_signers(people: Sequence[SigningPerson]) -> list[str]:
+    """Return who signs plans with which keys, as the lines of a table."""
+    if not people:
+        return ["No one has a signing key, or needs one."]
+    return align_rows([*list_table_rows(people)])
 
 
 def _render_group(group: PeopleGroup) -> Iterator[str]:

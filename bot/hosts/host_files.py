@@ -55,14 +55,19 @@ def build_enrolment(policy: Policy, host: Host, page: str) -> str:
             f"in people.yaml, one of them an owner of {area.title}"
         )
     parts = urlsplit(page)
-    floor = format_floor(host.name, {"owners": owners}, f"{parts.scheme}://{parts.netloc}")
+    floor = format_floor(
+        host.name,
+        {"owners": owners},
+        f"{parts.scheme}://{parts.netloc}",
+        needs_verified_user=policy.organisation.verify_user,
+    )
     return format_enrolment(host, format_signers(signers), floor)
 
 
 def list_signers(policy: Policy) -> Sequence[Signer]:
     """Return each signing key of each person of the policy."""
     people = policy.organisation.people.values()
-    return [Signer(one.id, line) for one in people for line in one.signing_keys]
+    return [Signer(one.id, key.line) for one in people for key in one.signing_keys]
 
 
 def format_signers(signers: Iterable[Signer]) -> str:
@@ -73,15 +78,23 @@ def format_signers(signers: Iterable[Signer]) -> str:
     )
 
 
-def format_floor(host: str, groups: Mapping[str, Iterable[str]], page_origin: str) -> str:
+def format_floor(
+    host: str,
+    groups: Mapping[str, Iterable[str]],
+    page_origin: str,
+    *,
+    needs_verified_user: bool = False,
+) -> str:
     """Return what a host asks for at least.
 
     Args:
         host: its name in the inventory.
         groups: people by group; `owners` are those of its area.
         page_origin: where people sign in a browser; "" for nowhere.
+        needs_verified_user: whether each device must have asked for a fingerprint or a PIN.
     """
     lines = ["floor 1", f"host {host}", *([f"origin {page_origin}"] if page_origin else [])]
+    lines += ["verify-user"] * needs_verified_user
     lines += [f"group {name} {' '.join(sorted(people))}" for name, people in groups.items()]
     lines += ["# Two people sign each command, one of them an owner.", "signed 2 any"]
     lines += ["signed 1 owners"]

@@ -23,6 +23,7 @@ from bot.policy.explain import NO_APPROVER, format_approvals, format_wait
 from bot.policy.freezes import FreezeList, FreezePeriod
 from bot.policy.oncall import NO_DUTIES
 from bot.policy.policy import Order
+from bot.policy.signers import SigningPerson, build_signing_person
 from connectors.inventory import Host
 
 _WEDNESDAY, _NOON = 2, 12
@@ -76,6 +77,12 @@ class Rights:
     can_view: bool = False
     """Whether they can view it if others request it."""
     can_break_glass: bool = False
+    signs_requests: bool = False
+    """Whether they sign what they request."""
+    signs_approvals: bool = False
+    """Whether they sign what they approve."""
+    lacks_keys: bool = False
+    """Whether enough people could approve it, and too few of them have a signing key."""
     rules: Sequence[tuple[str, str]] = ()
     """The name and the description of each rule that applies."""
 
@@ -93,7 +100,8 @@ class Rights:
             return self.label
         names = join_names(shorten_names(self.approvers), "or") if self.approvers else NO_APPROVER
         if self.approvers and not self.has_enough_approvers:
-            names += ", too few under the current policy"
+            why = "with signing keys" if self.lacks_keys else "under the current policy"
+            names += f", too few {why}"
         return f"{self.label} from {self.approvals_from}: {names}"
 
     @property
@@ -168,6 +176,8 @@ class PolicyMatrix:
     changes: int
     irreversible_changes: Sequence[str]
     """The names of the changes without an undo."""
+    signers: Sequence[SigningPerson]
+    """The people who have signing keys, or need one."""
     lacks_duties: bool
     """Whether there are on-call calendars, and no one looked up who is on duty."""
 
@@ -233,12 +243,13 @@ def build_matrix(
         # People whom the rules name for different reasons may have the same rights.
         groups[probe.list_rights(people), _list_orders(policy, people[0])] += people
     columns = [dict(rights) for rights, _ in groups]
+    built = [
+        _build_group(probe, people, dict(rights), orders)
+        for (rights, orders), people in groups.items()
+    ]
     return PolicyMatrix(
         version=policy.version,
-        groups=[
-            _build_group(probe, people, dict(rights), orders)
-            for (rights, orders), people in groups.items()
-        ],
+        groups=built,
         rows=probe.build_rows(columns),
         areas=[
             AreaHosts(
@@ -254,8 +265,34 @@ def build_matrix(
         checks=sum(one.kind == "check" for one in runbooks),
         changes=sum(one.kind == "change" for one in runbooks),
         irreversible_changes=[one.name for one in runbooks if one.effect == "irreversible"],
+        signers=_list_signers(policy, built),
         lacks_duties=policy.lacks_duties,
     )
+
+
+def _list_signers(policy: Policy, groups: Sequence[PeopleGroup]) -> Sequence[SigningPerson]:
+    """Return the people of these groups who have signing keys, or need one."""
+    signs = {
+        person: [_describe_signed(one) for one in group.rights if _is_signed(one)]
+        for group in groups
+        for person in group.people
+    }
+    people = [policy.organisation.people[person] for person in sorted(signs)]
+    return [
+        build_signing_person(one, signs[one.id])
+        for one in people
+        if one.signing_keys or signs[one.id]
+    ]
+
+
+def _is_signed(rights: Rights) -> bool:
+    return rights.signs_requests or rights.signs_approvals
+
+
+def _describe_signed(rights: Rights) -> str:
+    how = {"requests": rights.signs_requests, "approvals": rights.signs_approvals}
+    acts = join_names(act for act, applies in how.items() if applies)
+    return f"{acts} of {rights.what}, {rights.where}"
 
 
 def _build_group(
@@ -339,7 +376,8 @@ class PolicyProbe:
         ruling = self.rulings[like][place]
         request = self.build_request(like, place)
         view = self.policy.get_view_ruling(like, request)
-        approval = self._find_approval_right(people, place)
+        approvable = self._list_approvable(people, place)
+        approval = approvable[0][1] if approvable else Ruling(allowed=False)
         emergency = Ruling(allowed=False)
         if place[1].kind == "change":
             emergency = self.policy.get_break_glass_ruling(request)
@@ -349,6 +387,8 @@ class PolicyProbe:
             can_approve=approval.allowed,
             can_view=view.allowed,
             can_break_glass=emergency.allowed,
+            signs_requests=ruling.allowed and ruling.requires_signed_request,
+            signs_approvals=any(one.requires_signature for one, _ in approvable),
             rules=tuple(
                 dict.fromkeys(
                     pair
@@ -363,26 +403,38 @@ class PolicyProbe:
         approvers = self._list_approvers(place, ruling)
         # People of one group can approve each other's requests.
         shown = approvers - set(people) if len(people) == 1 else approvers
+        lacks = [
+            not all(self.policy.is_met(ruling.requirements, able - {one}) for one in people)
+            for able in (approvers, self._keep_signers(approvers, ruling))
+        ]
         return replace(
             rights,
             required_approvals=ruling.required_approvals,
             approvals_from=self.policy.describe_approver_groups(ruling.requirements),
             approvers=tuple(sorted(self.policy.get_person_name(one) for one in shown)),
-            has_enough_approvers=all(
-                self.policy.is_met(ruling.requirements, approvers - {one}) for one in people
-            ),
+            has_enough_approvers=not any(lacks),
+            lacks_keys=lacks == [False, True],
         )
 
-    def _find_approval_right(self, people: Sequence[str], place: Place) -> Ruling:
-        """Return a ruling that lets these people approve what others request, if there is one."""
+    def _keep_signers(self, people: frozenset[str], ruling: Ruling) -> frozenset[str]:
+        """Return those who have a key, where approvals are signatures."""
+        if not ruling.requires_signature:
+            return people
+        known = self.policy.organisation.people
+        return frozenset(one for one in people if known[one].signing_keys)
+
+    def _list_approvable(
+        self, people: Sequence[str], place: Place
+    ) -> Sequence[tuple[Ruling, Ruling]]:
+        """Return what these people can approve of others: of each, both rulings."""
+        request = self.build_request("", place)
         rulings = [
-            self.policy.get_approval_ruling(
-                people[0], self.build_request("", place), rulings[place]
-            )
+            (requested, self.policy.get_approval_ruling(people[0], request, requested))
             for requester, rulings in self.rulings.items()
-            if self.people[requester] != tuple(people) and get_answer(rulings[place]) == "approval"
+            if self.people[requester] != tuple(people)
+            and get_answer(requested := rulings[place]) == "approval"
         ]
-        return next((one for one in rulings if one.allowed), Ruling(allowed=False))
+        return [pair for pair in rulings if pair[1].allowed]
 
     def _list_approvers(self, place: Place, ruling: Ruling) -> frozenset[str]:
         request = self.build_request("", place)

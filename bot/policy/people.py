@@ -3,10 +3,18 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    InstanceOf,
+    model_validator,
+)
 
 from bot.model.plain_text import check_printable
-from bot.signing.sshsig import SignatureError, parse_public_key
+from bot.signing.sshsig import PublicKey, SignatureError, parse_public_key
 from connectors.command import refuse_invisible
 from connectors.inventory import Name
 
@@ -17,16 +25,23 @@ Issuer = Annotated[str, Field(pattern=r"^https?://[^\s?#]{1,200}$")]
 FactorDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
-def _check_signing_key(line: str) -> str:
+_MAX_KEY_LINE = 4000
+
+
+def _parse_signing_key(line: object) -> PublicKey:
+    if isinstance(line, PublicKey):
+        return line
+    if not isinstance(line, str) or len(line) > _MAX_KEY_LINE:
+        raise ValueError("a signing key is one line of a .pub file, as text")
     try:
-        return parse_public_key(line).line
+        return parse_public_key(check_printable(line.strip()))
     except SignatureError as error:
         raise ValueError(
             f"the line {error}: use the .pub file of an ed25519, ecdsa or -sk key, not rsa"
         ) from None
 
 
-SigningKeyLine = Annotated[str, Field(max_length=4000), AfterValidator(_check_signing_key)]
+SigningKey = Annotated[InstanceOf[PublicKey], BeforeValidator(_parse_signing_key)]
 
 
 class SlackAccount(BaseModel):
@@ -76,7 +91,7 @@ class Person(BaseModel):
     oidc: Sequence[OidcAccount] = ()
     factors: Sequence[FactorDigest] = ()
     """The digests of second factors that are accepted without a confirmation."""
-    signing_keys: Annotated[Sequence[SigningKeyLine], Field(max_length=10)] = ()
+    signing_keys: Annotated[Sequence[SigningKey], Field(max_length=10)] = ()
     """The public keys with which the person signs plans, as lines of `.pub` files."""
 
 
@@ -111,6 +126,8 @@ class Organisation(BaseModel):
     """Roles that rules may name even while no person has them."""
     sign_in_by_email: Sequence[Issuer] = ()
     """The issuers whose verified e-mail addresses identify a person."""
+    verify_user: bool = False
+    """Whether each signature must be of a device that asked for a fingerprint or a PIN."""
 
     @property
     def held_roles(self) -> frozenset[str]:
@@ -146,13 +163,14 @@ class Organisation(BaseModel):
 
     @model_validator(mode="after")
     def _check_signing_keys_unique(self) -> "Organisation":
-        known: dict[str, Person] = {}
+        known: dict[bytes, Person] = {}
         for person in self.people.values():
-            for line in person.signing_keys:
-                other = known.setdefault(line, person)
+            for key in person.signing_keys:
+                # As a key of a passkey and as one of a file, it is the same key.
+                other = known.setdefault(key.point, person)
                 if other != person:
                     raise MisplacedValueError(
-                        f"the signing key {parse_public_key(line).fingerprint} belongs to both "
+                        f"the signing key {key.fingerprint} belongs to both "
                         f"{other.id} and {person.id}: each person signs with keys of their own",
                         *("people", person.id, "signing_keys"),
                     )

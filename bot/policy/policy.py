@@ -255,9 +255,13 @@ class Policy:
 
     @cached_property
     def host_likenesses(self) -> Mapping[str, str]:
-        """For each host a key that is the same for hosts with the same rulings and time zone."""
+        """For each host a key that is the same for hosts with the same rulings and time zone.
+
+        An enrolled host has other rulings, whatever the rules say.
+        """
         keys = self.group_alike_entities("Host")
-        return {name: f"{key} {self.inventory[name].zone}" for name, key in keys.items()}
+        hosts = {name: self.inventory[name] for name in keys}
+        return {name: f"{keys[name]} {host.zone} {host.signed}" for name, host in hosts.items()}
 
     def with_hosts_and_freezes(self, hosts: Sequence[Host], freezes: FreezeList) -> "Policy":
         """Return this policy with additional hosts and with other freezes."""

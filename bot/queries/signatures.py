@@ -15,8 +15,13 @@ from bot.signing.sshsig import (
     PLAN_NAMESPACE,
     PublicKey,
     SignatureError,
-    parse_public_key,
     verify_signature,
+)
+
+# The same whatever is wrong: who has signed nothing learns nothing of runs and people.
+WRONG_PASSKEY_SIGNATURE = (
+    "this is no signature of the plan of this run by a passkey that people.yaml names for this "
+    "person: open the page again, or have the passkey added"
 )
 
 
@@ -26,11 +31,16 @@ def check_plan_signature(
     """Return the key with which this person signed this plan. Raises InvalidRequestError."""
     document = plan.document if plan else ""
     try:
-        key = verify_signature(signature, document.encode(), namespace=PLAN_NAMESPACE)
+        key = verify_signature(
+            signature,
+            document.encode(),
+            namespace=PLAN_NAMESPACE,
+            needs_verified_user=policy.organisation.verify_user,
+        )
     except SignatureError as error:
         raise InvalidRequestError(f"the signature {error}") from None
     known = policy.find_person(person)
-    if known is None or key.line not in known.signing_keys:
+    if known is None or key not in known.signing_keys:
         raise InvalidRequestError(
             f"the signature is of the key {key.fingerprint}, which people.yaml does not name as a "
             f"signing key of {person}: sign with one that it names, or have it added"
@@ -46,8 +56,7 @@ def find_passkey_signature(
     Raises InvalidRequestError if none of the person's passkeys made it.
     """
     known = policy.find_person(person)
-    keys = [parse_public_key(line) for line in known.signing_keys] if known else []
-    for key in keys:
+    for key in known.signing_keys if known else ():
         if plan is None or key.kind != PASSKEY_KIND:
             continue
         signature = assertion.wrap(key)
@@ -56,10 +65,7 @@ def find_passkey_signature(
         except InvalidRequestError:
             continue
         return signature
-    raise InvalidRequestError(
-        "this is no signature of the plan by a passkey that people.yaml names for "
-        f"{known.name if known else 'this person'}: open the page again, or have the passkey added"
-    )
+    raise InvalidRequestError(WRONG_PASSKEY_SIGNATURE)
 
 
 def list_signatures(tx: Transaction, run: Run) -> Sequence[str]:

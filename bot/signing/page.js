@@ -78,7 +78,7 @@
       if (size > MOST_BYTES) { throw new Refusal("The plan is too long."); }
     }
     var texts = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(await new Blob(parts).arrayBuffer()));
-    return { document: String(texts.document), sections: texts.sections.map(String), person: fields.get("person") || "", then: fields.get("then") || "" };
+    return { document: String(texts.document), sections: texts.sections.map(String), person: fields.get("person") || "", then: fields.get("then") || "", reason: fields.get("reason") || "" };
   }
 
   function split(text, order) {
@@ -244,11 +244,16 @@
     form.submit();
   }
 
+  // Whether the device has to ask for a fingerprint or a PIN. Keyturn checks what it did.
+  function getVerification() {
+    return new URLSearchParams(location.hash.slice(1)).get("verify") === "yes" ? "required" : "preferred";
+  }
+
   async function sign(given, run) {
     var credential = await navigator.credentials.get({ publicKey: {
       challenge: await buildChallenge(given.document),
       rpId: location.hostname,
-      userVerification: "preferred",
+      userVerification: getVerification(),
       timeout: 120000,
     } });
     send({
@@ -270,13 +275,43 @@
       user: { id: id, name: person, displayName: person },
       challenge: challenge,
       pubKeyCredParams: [{ type: "public-key", alg: -7 }],
-      authenticatorSelection: { residentKey: "required", userVerification: "preferred" },
+      authenticatorSelection: { residentKey: "required", userVerification: getVerification() },
       timeout: 120000,
     } });
     var point = new Uint8Array(made.response.getPublicKey()).slice(-65);
     var kind = "sk-ecdsa-sha2-nistp256@openssh.com";
-    var blob = packStrings([kind, "nistp256", point, location.hostname]);
-    return kind + " " + btoa(String.fromCharCode.apply(null, blob));
+    var blob = new Uint8Array(packStrings([kind, "nistp256", point, location.hostname]));
+    var hash = new Uint8Array(await crypto.subtle.digest("SHA-256", blob));
+    return {
+      line: kind + " " + toBase64(blob) + " " + person + "@" + location.hostname,
+      fingerprint: "SHA256:" + toBase64(hash).replace(/=+$/, ""),
+    };
+  }
+
+  function toBase64(bytes) { return btoa(String.fromCharCode.apply(null, bytes)); }
+
+  // What another person needs to vouch for a key.
+  function writeForOwner(person, key) {
+    return "Please add this key, with which " + person + " signs plans, to people.yaml of " + KEYTURN + ":\n\n"
+      + "    signing_keys: [\"" + key.line + "\"]\n\n"
+      + "First call " + person + " at a number that you know already, and have them read this fingerprint from their screen:\n\n"
+      + "    " + key.fingerprint + "\n\n"
+      + "`keyturn policy signers --table` prints the same fingerprint once the key is in people.yaml.\n";
+  }
+
+  function offerToOwner(plan, person, key) {
+    var text = writeForOwner(person, key), facts = add(plan, "dl");
+    addFact(facts, "Fingerprint", key.fingerprint, "mono").id = "fingerprint";
+    addFact(facts, "Line", key.line, "mono").id = "key";
+    add(plan, "p", "Send this to an owner, who calls you before adding the key:");
+    add(plan, "pre", text).id = "request";
+    var buttons = add(plan, "div", undefined, "buttons"), copy = add(buttons, "button", "Copy"), mail = add(buttons, "a", "Write a mail");
+    mail.href = "mailto:?subject=" + encodeURIComponent("Signing key of " + person) + "&body=" + encodeURIComponent(text);
+    copy.addEventListener("click", function () {
+      navigator.clipboard.writeText(text).then(function () { copy.textContent = "Copied"; }, function () {
+        getSelection().selectAllChildren(find("request"));
+      });
+    });
   }
 
   function offerKey(person) {
@@ -284,13 +319,12 @@
     var plan = find("plan");
     add(plan, "p", "It belongs to this page, " + location.origin + ", and to " + person + ". Its private half never leaves your device.");
     find("act").hidden = false;
-    find("reason").parentElement.hidden = true;
     find("button").textContent = "Make a passkey";
     find("button").addEventListener("click", function () {
       find("status").textContent = "Touch your key.";
-      makeKey(person).then(function (line) {
-        find("status").textContent = "Give this line to an administrator, who adds it to your signing_keys in people.yaml. It is public.";
-        add(plan, "pre", line).id = "key";
+      makeKey(person).then(function (key) {
+        find("status").textContent = "Your key is made. It counts once another person has added it to people.yaml.";
+        offerToOwner(plan, person, key);
         find("button").hidden = true;
       }, function (error) { find("status").textContent = sayKeyError(error); });
     });
@@ -315,7 +349,14 @@
     find("destination").textContent = "Your signature is good for exactly this plan, once. It goes to " + KEYTURN + ".";
     find("back").href = KEYTURN + "/runs/" + run;
     find("back").hidden = find("act").hidden = false;
+    find("reason").parentElement.hidden = !given.reason;
+    if (given.reason === "required") { find("reason-label").textContent = "Reason (required)"; }
     find("button").addEventListener("click", function () {
+      if (given.reason === "required" && !find("reason").value.trim()) {
+        find("status").textContent = "Enter why you approve: the policy requires a reason.";
+        find("reason").focus();
+        return;
+      }
       find("button").disabled = true;
       find("status").textContent = "Touch your key.";
       sign(given, run).then(function () { find("status").textContent = "Signed."; }, function (error) {

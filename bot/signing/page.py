@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bot.model.plan import ResolvedPlan
 
 _FOLDER = Path(__file__).parent
+_VERIFY = {"verify": "yes"}
 
 
 @lru_cache(2)
@@ -44,16 +45,36 @@ def build_content_policy(base_url: str) -> str:
     )
 
 
-def build_fragment(plan: "ResolvedPlan", *, person: str, then: str = "") -> str:
+def build_fragment(
+    plan: "ResolvedPlan",
+    *,
+    person: str,
+    then: str = "",
+    reason: str = "",
+    needs_verified_user: bool = False,
+) -> str:
     """Return what follows `#` in the address of the page: the plan, and who signs it.
 
-    then: what is to be signed next, `all` for every plan that waits for the person.
+    Args:
+        plan: What is signed.
+        person: Who signs it.
+        then: What is to be signed next, `all` for every plan that waits for the person.
+        reason: `required` or `optional` if the page asks for a reason.
+        needs_verified_user: Whether the device has to ask for a fingerprint or a PIN.
     """
     texts = {"document": plan.document, "sections": [one.text for one in plan.sections]}
     packer = zlib.compressobj(9, wbits=-zlib.MAX_WBITS)
     packed = packer.compress(json.dumps(texts).encode()) + packer.flush()
     encoded = base64.urlsafe_b64encode(packed).decode().rstrip("=")
-    return urlencode({"plan": encoded, "person": person, **({"then": then} if then else {})})
+    more = {"then": then, "reason": reason, **(_VERIFY if needs_verified_user else {})}
+    given = {name: value for name, value in more.items() if value}
+    return urlencode({"plan": encoded, "person": person, **given})
+
+
+def build_key_address(page: str, *, person: str, needs_verified_user: bool) -> str:
+    """Return the address at which a person makes a passkey. page: the address of the page."""
+    verify = _VERIFY if needs_verified_user else {}
+    return f"{page}#{urlencode({'new': person, **verify})}"
 
 
 def _render_script(base_url: str) -> str:

@@ -9,7 +9,7 @@ import binascii
 import hashlib
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from cryptography.exceptions import InvalidSignature
@@ -35,7 +35,8 @@ _CURVES: Mapping[str, tuple[ec.EllipticCurve, hashes.HashAlgorithm]] = {
     _SK_ECDSA: (ec.SECP256R1(), hashes.SHA256()),
 }
 _KINDS = (*_CURVES, _ED25519, _SK_ED25519)
-_USER_PRESENT, _HAS_EXTENSIONS = 0x01, 0x80
+_USER_PRESENT, _USER_VERIFIED, _HAS_EXTENSIONS = 0x01, 0x04, 0x80
+_UNCOMPRESSED = 4
 _HASHES = ("sha256", "sha512")
 
 
@@ -50,12 +51,21 @@ class PublicKey:
     kind: str
     """Such as ssh-ed25519."""
     blob: bytes
+    comment: str = field(default="", compare=False)
+    """What follows the key on its line, for people."""
 
     @property
     def fingerprint(self) -> str:
         """`SHA256:` and unpadded base64, as `ssh-keygen -l` prints it."""
         digest = base64.b64encode(hashlib.sha256(self.blob).digest()).decode()
         return f"SHA256:{digest.rstrip('=')}"
+
+    @property
+    def point(self) -> bytes:
+        """The key without its kind and the site that it belongs to: what makes it this key."""
+        reader = _Reader(self.blob)
+        strings = 2 if self.kind in _CURVES else 1
+        return [reader.take_string() for _ in range(strings + 1)][-1]
 
     @property
     def line(self) -> str:
@@ -105,7 +115,7 @@ def parse_public_key(line: str) -> PublicKey:
         blob = base64.b64decode(words[1], validate=True)
     except binascii.Error:
         raise SignatureError("has a key that is not base64") from None
-    key = PublicKey(words[0], blob)
+    key = PublicKey(words[0], blob, " ".join(words[2:]))
     _ = _load_key(key)
     return key
 
@@ -134,10 +144,18 @@ def encode_signature(
     return "\n".join([_BEGIN, *lines, _END, ""])
 
 
-def verify_signature(text: str, message: bytes, *, namespace: str) -> PublicKey:
+def verify_signature(
+    text: str, message: bytes, *, namespace: str, needs_verified_user: bool = False
+) -> PublicKey:
     """Return the key that signed the message for this purpose.
 
-    Signatures of security keys count only if the person touched the key. Raises SignatureError.
+    Signatures of security keys count only if the person touched the key.
+
+    needs_verified_user: The device must also have asked for a fingerprint or a PIN. A key in a
+        file has no device.
+
+    Raises:
+        SignatureError: The signature does not count.
     """
     reader = _Reader(_decode_armour(text))
     if reader.take(len(_MAGIC)) != _MAGIC or reader.take_number() != 1:
@@ -152,9 +170,14 @@ def verify_signature(text: str, message: bytes, *, namespace: str) -> PublicKey:
         raise SignatureError(f"uses the hash {algorithm}: use sha512")
     signed = build_signed_blob(message, namespace=namespace, algorithm=algorithm)
     try:
-        _check_signature(key, _Reader(signature), signed)
+        flags = _check_signature(key, _Reader(signature), signed)
     except InvalidSignature:
         raise SignatureError("is of another text than this plan") from None
+    if needs_verified_user and not flags & _USER_VERIFIED:
+        raise SignatureError(
+            "was made without a fingerprint or PIN, which is required: use a passkey of a "
+            "phone or computer, or a key of `ssh-keygen -t ed25519-sk -O verify-required`"
+        )
     return key
 
 
@@ -187,8 +210,11 @@ def _load_key(key: PublicKey) -> tuple[Ed25519PublicKey | ec.EllipticCurvePublic
         if key.kind in _CURVES:
             if f"sha2-{reader.take_text()}" not in key.kind:
                 raise SignatureError("has a key of another curve than it says")
-            curve = _CURVES[key.kind][0]
-            loaded = ec.EllipticCurvePublicKey.from_encoded_point(curve, reader.take_string())
+            curve, point = _CURVES[key.kind][0], reader.take_string()
+            if point[:1] != bytes([_UNCOMPRESSED]):
+                # OpenSSH takes no other form, and one key must not have two lines.
+                raise SignatureError("has a key in another form than OpenSSH writes")
+            loaded = ec.EllipticCurvePublicKey.from_encoded_point(curve, point)
         else:
             loaded = Ed25519PublicKey.from_public_bytes(reader.take_string())
     except ValueError:
@@ -198,29 +224,36 @@ def _load_key(key: PublicKey) -> tuple[Ed25519PublicKey | ec.EllipticCurvePublic
     return loaded, application
 
 
-def _check_signature(key: PublicKey, reader: _Reader, signed: bytes) -> None:
-    """Raise InvalidSignature, or SignatureError, unless the key signed this blob."""
+def _check_signature(key: PublicKey, reader: _Reader, signed: bytes) -> int:
+    """Raise InvalidSignature, or SignatureError, unless the key signed this blob.
+
+    Return the flags of the device; 0 for a key without one.
+    """
     kind, content = reader.take_text(), reader.take_string()
     expected = {key.kind, _WEBAUTHN} if key.kind == _SK_ECDSA else {key.kind}
     if kind not in expected:
         raise SignatureError(f"is of the kind {kind[:40]}, and its key is not")
     loaded, application = _load_key(key)
+    flags = 0
     if key.kind.startswith("sk-"):
-        signed = _rebuild_touched(reader, kind, application, signed)
+        flags, signed = _rebuild_touched(reader, kind, application, signed)
     reader.finish()
     if isinstance(loaded, Ed25519PublicKey):
         loaded.verify(content, signed)
-        return
+        return flags
     numbers = _Reader(content)
     r, s = numbers.take_integer(), numbers.take_integer()
     numbers.finish()
     if r <= 0 or s <= 0:
         raise InvalidSignature
     loaded.verify(encode_dss_signature(r, s), signed, ec.ECDSA(_CURVES[key.kind][1]))
+    return flags
 
 
-def _rebuild_touched(reader: _Reader, kind: str, application: str, signed: bytes) -> bytes:
-    """Return what a security key signed, whose person touched it."""
+def _rebuild_touched(
+    reader: _Reader, kind: str, application: str, signed: bytes
+) -> tuple[int, bytes]:
+    """Return the flags of a security key whose person touched it, and what it signed."""
     flags = reader.take(1)
     counter = reader.take(4)
     if not flags[0] & _USER_PRESENT:
@@ -233,7 +266,7 @@ def _rebuild_touched(reader: _Reader, kind: str, application: str, signed: bytes
     if bool(extensions) != bool(flags[0] & _HAS_EXTENSIONS):
         raise SignatureError("has extensions that its flags do not name")
     head = hashlib.sha256(application.encode()).digest() + flags + counter + extensions
-    return head + hashlib.sha256(signed).digest()
+    return flags[0], head + hashlib.sha256(signed).digest()
 
 
 def _check_client_data(client: bytes, origin: bytes, application: str, signed: bytes) -> None:

@@ -19,6 +19,7 @@ from bot.policy.matrix import build_current_matrix
 from bot.queries.preview import preview_request
 from bot.web.health import can_view_health
 from bot.web.pages import read_sections
+from bot.web.second_factor import get_key_address
 from bot.web.visit import Visit, VisitOfPage
 
 router = APIRouter()
@@ -96,6 +97,8 @@ def _render_page(
         versions=versions,
         sections=sections,
         matrix=build_current_matrix(visit.policy, now, person=person),
+        own=visit.person,
+        make=get_key_address(visit),
         grants=grants,
         delegations=delegations,
         name=visit.user.get_person_name(person) if person else "",

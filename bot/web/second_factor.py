@@ -12,7 +12,9 @@ from bot.auth.second_factors import SecondFactor
 from bot.auth.webauthn import RelyingParty
 from bot.model.errors import InvalidRequestError
 from bot.model.text import format_sentence
+from bot.policy.matrix import build_current_matrix
 from bot.queries.second_factor import is_area_owner, is_factor_valid
+from bot.signing.page import build_key_address
 from bot.web.auth import User
 from bot.web.deps import WebDependencies
 from bot.web.redirects import TargetPageQuery, get_safe_page
@@ -76,6 +78,15 @@ def get_relying_party(deps: WebDependencies) -> RelyingParty:
     return relying_party
 
 
+def get_key_address(visit: VisitOfPage) -> str:
+    """Return where the visitor makes a passkey that signs plans."""
+    return build_key_address(
+        visit.deps.signing_page,
+        person=visit.person,
+        needs_verified_user=visit.policy.organisation.verify_user,
+    )
+
+
 @router.get("/second-factor")
 def show_factors(visit: Visit) -> Response:
     return _render_page(visit)
@@ -89,6 +100,7 @@ def _render_page(
         mine = [one for one in second_factors.list_factors(tx, visit.person) if one.verified_at]
         others = second_factors.list_verified_factors(tx) if is_owner else []
         stepped_up = visit.is_stepped_up(tx)
+        matrix = build_current_matrix(visit.policy, tx.now, person=visit.person)
     return visit.render(
         "second_factor.html",
         refusal=refusal,
@@ -101,6 +113,8 @@ def _render_page(
         stepped_up=stepped_up,
         are_keys_available=webauthn.build_relying_party(visit.deps.base_url) is not None,
         keys_unavailable=KEYS_UNAVAILABLE,
+        signer=next(iter(matrix.signers), None),
+        make=get_key_address(visit),
     )
 
 

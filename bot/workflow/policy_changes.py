@@ -1,6 +1,7 @@
 """Log changes of the policy, and that the policy is not valid."""
 
 import logging
+from collections.abc import Mapping
 
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry
@@ -56,6 +57,7 @@ def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
     changed = change_log.get_last_entry_of_kind(tx, events.PolicyChanged.kind)
     before = changed.event if changed else None
     old = before.files if isinstance(before, events.PolicyChanged) else dict[str, str]()
+    known, keys = _get_logged_keys(tx), _get_keys(policy)
     return change_log.append_entry(
         tx,
         events.PolicyChanged(
@@ -66,8 +68,35 @@ def _log_policy(tx: Transaction, policy: Policy | None, error: str) -> Entry:
             ),
             files=policy.files,
             warnings=warnings,
+            added_keys=_group_by_person(keys - known),
+            removed_keys=_group_by_person(known - keys),
         ),
     )
+
+
+# A person and the fingerprint of a signing key.
+_PersonKey = tuple[str, str]
+
+
+def _get_keys(policy: Policy) -> set[_PersonKey]:
+    people = policy.organisation.people.values()
+    return {(one.id, key.fingerprint) for one in people for key in one.signing_keys}
+
+
+def _get_logged_keys(tx: Transaction) -> set[_PersonKey]:
+    """Return the signing keys of the version that was logged last: what all entries amount to."""
+    found = set[_PersonKey]()
+    kind = events.PolicyChanged.kind
+    for entry in reversed([*change_log.list_entries_since(tx, kind, 0)]):
+        if isinstance(event := entry.event, events.PolicyChanged):
+            found -= {(who, key) for who, keys in event.removed_keys.items() for key in keys}
+            found |= {(who, key) for who, keys in event.added_keys.items() for key in keys}
+    return found
+
+
+def _group_by_person(found: set[_PersonKey]) -> Mapping[str, tuple[str, ...]]:
+    people = sorted({person for person, _ in found})
+    return {who: tuple(sorted(key for one, key in found if one == who)) for who in people}
 
 
 def _get_last_logged_policy(tx: Transaction) -> tuple[str, str]:

@@ -62,10 +62,16 @@ def make_passkey(visit: Visit, person: str, directory: Path) -> str:
     visit.page.goto(f"{visit.server.address}/sign#new={person}")
     visit.page.get_by_role("button", name="Make a passkey").click()
     line = visit.page.locator("#key").inner_text()
+    fingerprint = visit.page.locator("#fingerprint").inner_text()
+    asked = visit.page.locator("#request").inner_text()
+    assert line in asked
+    assert fingerprint in asked
+    mail = visit.page.get_by_role("link", name="Write a mail").get_attribute("href") or ""
+    assert f"Signing%20key%20of%20{person}&body=Please%20add" in mail
     file = directory / f"{person}.pub"
     file.write_text(f"{line}\n")
     known = subprocess.run(["ssh-keygen", "-l", "-f", file], capture_output=True, check=True)
-    assert known.stdout.endswith(b"(ECDSA-SK)\n")
+    assert known.stdout.decode() == f"256 {fingerprint} {person}@localhost (ECDSA-SK)\n"
     return line
 
 
@@ -85,7 +91,7 @@ def verify_with_ssh_keygen(harness: Harness, run: Run, person: str, directory: P
     known = policy.find_person(person)
     assert known
     signers, signature = directory / "signers", directory / "signature"
-    signers.write_text(f"{person} {known.signing_keys[0]}\n")
+    signers.write_text(f"{person} {known.signing_keys[0].line}\n")
     with harness.database.reading() as tx:
         signed = [
             entry.event.signature

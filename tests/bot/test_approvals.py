@@ -15,7 +15,8 @@ from bot.model.signing import SigningKey
 from bot.policy import PolicyRequest
 from tests.bot.clock import Clock
 from tests.bot.harness import WEB, Harness, open_harness
-from tests.policies import get_starter_rules
+from tests.bot.signing.soft_passkey import SoftPasskey
+from tests.policies import get_starter_rules, give_signing_key
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -415,6 +416,32 @@ class TestPolicyEntries:
         assert entry
         assert entry.facts["changed"] == ["areas.yaml"]
         assert entry.facts["old"] != entry.facts["new"] == harness.policies.get_policy().version
+
+    def test_policy_change_is_logged_with_the_signing_keys_that_came_and_went(
+        self, harness: Harness
+    ):
+        key, other = SoftPasskey().public, SoftPasskey().public
+        people = harness.policies.path / "people.yaml"
+        bare = people.read_text()
+        logged: list[tuple[object, object]] = []
+
+        def record() -> None:
+            harness.service.advancer.record_policy_change()
+            with harness.database.reading() as tx:
+                entry = change_log.get_last_entry_of_kind(tx, "policy changed")
+            assert entry
+            logged.append((entry.facts.get("added_keys"), entry.facts.get("removed_keys")))
+
+        give_signing_key(harness.policies.path, "olga", key.line)
+        record()
+        people.write_text(bare)
+        give_signing_key(harness.policies.path, "adam", other.line)
+        record()
+        people.write_text(people.read_text() + "# a remark\n")
+        record()
+        assert logged[0] == ({"olga": [key.fingerprint]}, None)
+        assert logged[1] == ({"adam": [other.fingerprint]}, {"olga": [key.fingerprint]})
+        assert logged[2] == (None, None)
 
     def test_invalid_policy_and_its_repair_are_logged_once_each(
         self, harness: Harness, caplog: pytest.LogCaptureFixture

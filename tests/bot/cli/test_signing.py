@@ -1,5 +1,6 @@
 """`keyturn sign`, against a real service and with a key of ssh-keygen."""
 
+import json
 from collections.abc import Generator
 from pathlib import Path
 
@@ -71,3 +72,20 @@ def test_signers_command_prints_a_file_for_ssh_keygen(signing: CliService, tmp_p
     assert done.stdout == "".join(
         f'{name} namespaces="keyturn-plan" {line}\n' for name, line in keys.items()
     )
+
+
+def test_signers_command_lists_fingerprints_and_who_lacks_a_key(
+    signing: CliService, tmp_path: Path
+):
+    policy = str(tmp_path / "policy")
+    table = signing.type("dora", "policy", "signers", "--table", policy)
+    assert table.exit_code == 0, table.output
+    rows = [" ".join(line.split()) for line in table.stdout.splitlines()]
+    assert rows[0] == "PERSON KIND FINGERPRINT COMMENT SIGNS"
+    fingerprint = SshKey(tmp_path / "olga").fingerprint
+    assert any(row.startswith(f"olga ssh-ed25519 {fingerprint} approvals of") for row in rows)
+    assert any(row.startswith("adam none yet approvals of") for row in rows)
+    listed = signing.type("dora", "policy", "signers", policy, "--json")
+    people = {one["person"]: one for one in json.loads(listed.stdout)}
+    [key] = people["olga"]["keys"]
+    assert (key["fingerprint"], people["adam"]["keys"]) == (fingerprint, [])

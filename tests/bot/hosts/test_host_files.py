@@ -171,6 +171,11 @@ def test_host_files_names_the_people_of_the_policy(policy: Path):
     ):
         assert line in printed.stdout
     assert "adam namespaces" not in printed.stdout
+    assert "\nverify-user\n" not in printed.stdout
+    people = policy / "people.yaml"
+    people.write_text(f"verify_user: true\n{people.read_text()}")
+    strict = run_keyturn_with_policy(policy, "host-files", "lb1")
+    assert "\nverify-user\n" in strict.stdout, strict.stderr
 
 
 @pytest.mark.parametrize(

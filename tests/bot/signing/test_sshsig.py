@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from bot.signing.sshsig import (
     PLAN_NAMESPACE,
+    PublicKey,
     SignatureError,
     parse_public_key,
     verify_signature,
@@ -23,8 +24,10 @@ PASSKEY = SoftPasskey()
 SIGNED = PASSKEY.sign(MESSAGE)
 
 
-def _verify_with_ssh_keygen(directory: Path, line: str, signature: str) -> bool:
-    (directory / "signers").write_text(f'olga namespaces="{PLAN_NAMESPACE}" {line}\n')
+def _verify_with_ssh_keygen(
+    directory: Path, line: str, signature: str, *, options: str = ""
+) -> bool:
+    (directory / "signers").write_text(f'olga {options}namespaces="{PLAN_NAMESPACE}" {line}\n')
     (directory / "signature").write_text(signature)
     command = ["ssh-keygen", "-Y", "verify", "-f", directory / "signers", "-I", "olga"]
     more = ["-n", PLAN_NAMESPACE, "-s", directory / "signature"]
@@ -45,6 +48,32 @@ def test_signature_of_a_passkey_is_verified_by_ssh_keygen_too(tmp_path: Path):
     assert signer == PASSKEY.public == parse_public_key(PASSKEY.public.line)
     assert _verify_with_ssh_keygen(tmp_path, PASSKEY.public.line, SIGNED)
     assert not _verify_with_ssh_keygen(tmp_path, SoftPasskey().public.line, SIGNED)
+
+
+@pytest.mark.parametrize(("flags", "counts"), [(0x01, False), (0x05, True)])
+def test_fingerprint_or_pin_is_in_the_signature_and_ssh_keygen_ignores_it(
+    tmp_path: Path, flags: int, counts: bool
+):
+    signature = PASSKEY.sign(MESSAGE, flags=flags)
+    line = PASSKEY.public.line
+    assert _verify_with_ssh_keygen(tmp_path, line, signature)
+    # In a file of signers, ssh-keygen knows no such option: it would refuse everyone.
+    assert not _verify_with_ssh_keygen(tmp_path, line, signature, options="verify-required,")
+    assert verify_signature(signature, MESSAGE, namespace=PLAN_NAMESPACE)
+    if counts:
+        assert _verify_strictly(signature)
+        return
+    with pytest.raises(SignatureError, match="without a fingerprint or PIN"):
+        _verify_strictly(signature)
+
+
+def _verify_strictly(signature: str) -> PublicKey:
+    return verify_signature(signature, MESSAGE, namespace=PLAN_NAMESPACE, needs_verified_user=True)
+
+
+def test_key_in_a_file_asks_for_no_fingerprint(tmp_path: Path):
+    with pytest.raises(SignatureError, match="without a fingerprint or PIN"):
+        _verify_strictly(SshKey.create(tmp_path).sign(MESSAGE))
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,10 @@ from pyotp.totp import TOTP
 from bot.model.run import RequestTerms, State
 from tests.bot.authenticator_app import enrol_app
 from tests.bot.harness import WEB
+from tests.bot.signing.soft_passkey import SoftPasskey
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
-from tests.policies import get_starter_rules
+from tests.policies import get_signed_rules, get_starter_rules, give_signing_key
 from tests.ticket_system import require_unreachable_tickets
 from tests.toy import MeltSwitch, SetSwitch
 
@@ -58,6 +59,27 @@ def test_page_shows_the_command_that_signs_where_a_rule_requires_signatures(site
     answer = site.browser("adam").post(f"/runs/{run.id}/approve", data={"digest": run.digest})
     assert "takes your signature over its plan: type <code>keyturn sign" in answer.text
     assert site.harness.get_run(run.id).state is State.PENDING
+
+
+def test_signing_keys_are_listed_with_what_they_are_needed_for(site: Site) -> None:
+    (site.policy / "policy.cedar").write_text(get_signed_rules("approver"))
+    olga = site.browser("olga")
+    none = Page(olga.get("/second-factor").text)
+    assert "You sign approvals of every reversible change" in none.text
+    assert "None yet" in none.text
+    assert "/sign#new=olga" in none.links
+    key = SoftPasskey().public
+    give_signing_key(site.policy, "olga", f"{key.line} phone")
+    people = site.policy / "people.yaml"
+    people.write_text(f"verify_user: true\n{people.read_text()}")
+    page = Page(olga.get("/second-factor").text)
+    assert f"Passkey or security key phone {key.fingerprint}" in page.text
+    assert "/sign#new=olga&verify=yes" in page.links
+    assert "-O verify-required" in page.text
+    policy = Page(olga.get("/policy").text)
+    assert f"Olga Owner Passkey or security key {key.fingerprint} phone Needed for" in policy.text
+    assert "Adam Admin None yet Needed for approvals" in policy.text
+    assert "/sign#new=adam" not in " ".join(policy.links)
 
 
 def test_authenticator_app_is_enrolled_confirmed_and_used_for_an_approval(site: Site) -> None:

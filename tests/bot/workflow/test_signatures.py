@@ -127,14 +127,18 @@ def test_signature_without_a_rule_is_checked_all_the_same(harness: Harness, tmp_
         _approve(harness, run, key.sign(_get_document(run)))
 
 
-def _verify_export(harness: Harness, directory: Path, *keys: SshKey) -> tuple[int, str]:
+def _verify_export(
+    harness: Harness, directory: Path, *keys: SshKey, strict: bool = False
+) -> tuple[int, str]:
     """Run the stand-alone script as a stranger does. keys: of olga."""
     with harness.database.reading() as tx:
         entries = [json.dumps(vars(entry)) for entry in change_log.read_whole_log(tx)]
     (directory / "export.jsonl").write_text("".join(f"{line}\n" for line in entries))
     signers = "".join(f'olga namespaces="keyturn-plan" {key.line}\n' for key in keys)
     (directory / "signers").write_text(signers)
-    command = [sys.executable, _VERIFIER, directory / "export.jsonl", directory / "signers"]
+    options = ["--verify-user"] * strict
+    files = [directory / "export.jsonl", directory / "signers"]
+    command = [sys.executable, _VERIFIER, *options, *files]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.returncode, done.stdout
 
@@ -157,6 +161,32 @@ def test_stranger_verifies_who_signed_what_with_ssh_keygen(
     (tmp_path / "passkey.pub").write_text(PASSKEY.public.line)
     status, text = _verify_export(signing, tmp_path, olga, key)
     assert (status, text.count("NOT VALID")) == (1, 1)
+
+
+def test_policy_can_require_that_devices_ask_for_a_fingerprint_or_pin(
+    signing: Harness, tmp_path: Path
+):
+    people = signing.policies.path / "people.yaml"
+    _give_key(signing, "olga", PASSKEY.public.line)
+    touched = signing.request(LAMP_ON)
+    touch = PASSKEY.sign(_get_document(touched), flags=1)
+    queued = signing.service.approve_run(
+        touched.id, person="olga", digest=touched.digest, signature=touch
+    )
+    assert queued.state is State.QUEUED
+    people.write_text(f"verify_user: true\n{people.read_text()}")
+    signing.run_queued_work()
+    assert signing.get_run(touched.id).state is not State.SUCCEEDED
+    assert signing.fleet.sent == []
+    run = signing.request(LAMP_ON)
+    with pytest.raises(InvalidRequestError, match="without a fingerprint or PIN"):
+        _approve(signing, run, PASSKEY.sign(_get_document(run), flags=1))
+    assert _approve(signing, run, PASSKEY.sign(_get_document(run))).state is State.SUCCEEDED
+    key = SshKey(tmp_path / "passkey")
+    (tmp_path / "passkey.pub").write_text(PASSKEY.public.line)
+    assert _verify_export(signing, tmp_path, key)[1].count("NOT VALID") == 0
+    strict = _verify_export(signing, tmp_path, key, strict=True)[1]
+    assert [line.split(":")[0] for line in strict.splitlines()[:2]] == ["NOT VALID", "valid"]
 
 
 # --- the gate ---
