@@ -1,5 +1,6 @@
 """Sign plans with a passkey: the signing page, the way to it, and what it sends back."""
 
+import re
 from typing import Annotated
 from urllib.parse import urlencode
 
@@ -9,11 +10,11 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.db.runs import NoSuchRun
-from bot.model.errors import NotAllowed
+from bot.model.errors import InvalidRequestError, NotAllowed
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.queries.run_view import Viewer, build_run_view
-from bot.queries.signatures import find_passkey_signature
+from bot.queries.signatures import WRONG_PASSKEY_SIGNATURE, find_passkey_signature
 from bot.signing.assertion import parse_assertion
 from bot.signing.page import build_content_policy, build_fragment, render_signing_page
 from bot.web.deps import WebDeps
@@ -24,6 +25,7 @@ router = APIRouter()
 RETURN_PATH = "/signatures"
 _ALL = "all"
 _MAX_PENDING = 100
+_NUMBER = re.compile(r"[0-9]{1,11}")
 
 
 @router.get("/sign")
@@ -43,7 +45,15 @@ def open_signing_page(
         view = build_run_view(tx, number, visit.policy, Viewer(visit.person))
     if view.run.plan is None or not view.can_sign:
         raise NotAllowed(f"run {number} does not wait for your signature")
-    fragment = build_fragment(view.run.plan, person=visit.person, then=then)
+    asks = "required" if view.run.requirements.requires_reason else "optional"
+    fragment = build_fragment(
+        view.run.plan,
+        person=visit.person,
+        then=then,
+        # What the requester signs has its reason already.
+        reason="" if view.allowed_actions.sign else asks,
+        needs_verified_user=visit.policy.organisation.verify_user,
+    )
     return RedirectResponse(f"{visit.deps.signing_page}#{fragment}", 303)
 
 
@@ -58,7 +68,10 @@ def sign_next_plan(visit: Visit) -> Response:
 
 @router.post(RETURN_PATH)
 def receive_signature(deps: WebDeps, form: FormValues) -> Response:
-    """Record what a person has signed. The signature itself says who they are: no session does."""
+    """Record what a person has signed. The signature itself says who they are: no session does.
+
+    Until it is verified, the answer is the same for runs and people that do not exist.
+    """
     policy = deps.policies.get_policy()
     person, number = form.get("person", ""), form.get("run", "")
     assertion = parse_assertion(
@@ -66,9 +79,8 @@ def receive_signature(deps: WebDeps, form: FormValues) -> Response:
     )
     with deps.database.reading(policy.get_view_rights(person)) as tx:
         run = _find_run(tx, number)
-        signature = find_passkey_signature(policy, person, assertion, run.plan)
-        actions = build_run_view(tx, run.id, policy, Viewer(person)).allowed_actions
-    if actions.sign:
+    signature = find_passkey_signature(policy, person, assertion, run.plan)
+    if run.requested_by == person:
         deps.service.sign_request(run.id, person=person, digest=run.digest, signature=signature)
     else:
         deps.service.approve_run(
@@ -90,13 +102,23 @@ def _find_run_to_sign(tx: Transaction, policy: Policy, person: str) -> int | Non
         (
             run.id
             for run in reversed(found)
-            if build_run_view(tx, run.id, policy, Viewer(person)).can_sign
+            if _may_need_signature(run, person)
+            and build_run_view(tx, run.id, policy, Viewer(person)).can_sign
         ),
         None,
     )
 
 
+def _may_need_signature(run: Run, person: str) -> bool:
+    """Return whether the requirements that the run has let this person sign it at all."""
+    is_own = run.requested_by == person
+    needs = run.requirements
+    return needs.requires_signed_request if is_own else needs.requires_signature
+
+
 def _find_run(tx: Transaction, number: str) -> Run:
-    if not (number.isascii() and number.isdecimal() and len(number) < 12):
-        raise NoSuchRun(0)
-    return runs.get_run(tx, int(number))
+    """Return a run. Raises the error of a wrong signature if there is none."""
+    try:
+        return runs.get_run(tx, int(number) if _NUMBER.fullmatch(number) else 0)
+    except NoSuchRun:
+        raise InvalidRequestError(WRONG_PASSKEY_SIGNATURE) from None

@@ -1,130 +1,55 @@
 """An enrolled host over a real sshd and sudo: who has Keyturn's logins changes nothing there."""
 
-import os
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
 
-from bot.db import migrations, runs
-from bot.db.database import Database
-from bot.hosts.host_files import Signer
 from bot.model.approvals import ApprovalRequirements
 from bot.model.errors import InvalidRequestError
-from bot.model.run import RequestTerms, Run, State
-from bot.model.signing import SigningKey
+from bot.model.run import RequestTerms, State
 from bot.policy import Policy, PolicyRequest, Ruling
-from bot.service import KeyturnService
-from bot.workflow.context import WorkflowContext
-from connectors import nginx_agents
 from connectors.errors import CommandError
-from connectors.fleet import Fleet
 from connectors.run_signed import PROGRAM_PATH
-from connectors.ssh_pool import SshPool
-from connectors.step_marker import MARKER_SETTING
-from runbooks.agents import BlockAgent
-from tests.bot.harness import WEB, ManualDispatcher
+from tests.bot.harness import WEB
 from tests.bot.signing.ssh_key import SshKey
 from tests.playground.enrolled import EnrolledLogins
-from tests.playground.nginx import Nginx
+from tests.playground.enrolled_service import (
+    EnrolledService,
+    create_keys,
+    open_enrolled_host,
+    open_enrolled_service,
+)
 from tests.playground.two_logins import CHANGER, READER
-from tests.policies import give_signing_key, write_policy
 
 pytestmark = pytest.mark.real
 
 
-BLOCK = BlockAgent.model_validate({"host": "web1", "agent": "Evil Bot/2"})
-
-
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    place = tmp_path_factory.mktemp("keys")
-    return {name: SshKey.create(place, name=name) for name in ("dora", "olga", "eve")}
+    return create_keys(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture(scope="module")
 def sshd(keys: Mapping[str, SshKey]) -> Iterator[EnrolledLogins]:
     if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
         pytest.skip("only root may give a server logins of its own")
-    nginx = Nginx("include keyturn-agents.conf;")
-    (nginx.directory / "keyturn-agents.conf").touch()
-    # Where a login that is not root may look.
-    with tempfile.TemporaryDirectory() as markers:
-        os.chown(markers, 64001, 65534)
-        host = EnrolledLogins(
-            tags=("nginx",),
-            settings={
-                "nginx.config": str(nginx.configuration),
-                "nginx.agents": f"{nginx.directory}/keyturn-agents.conf",
-                MARKER_SETTING: markers,
-            },
-            signers=[Signer(name, keys[name].line) for name in ("dora", "olga")],
-            owners=["olga"],
-        )
-        with nginx, host:
-            yield host
-
-
-class Gate:
-    """The service with the enrolled host, whose runs go as far as they go at once."""
-
-    def __init__(self, directory: Path, host: EnrolledLogins, keys: Mapping[str, SshKey]) -> None:
-        policies = write_policy(directory / "policy")
-        entry = host.host().model_dump(mode="json", exclude={"name"}, exclude_none=True)
-        with (policies.path / "inventory.yaml").open("w") as file:
-            YAML().dump({"hosts": {"web1": entry}}, file)
-        for name in ("dora", "olga"):
-            give_signing_key(policies.path, name, keys[name].line)
-        self.keys = keys
-        database = Database(f"sqlite:///{directory / 'keyturn.db'}", SigningKey.create())
-        migrations.upgrade_schema(database)
-        self.database, self.queue = database, ManualDispatcher()
-        self.fleet = Fleet(policies.get_policy().inventory, SshPool(directory))
-        self.service = KeyturnService(WorkflowContext(database, policies, self.fleet, self.queue))
-
-    def request(self) -> Run:
-        return self.wait(self.service.request_run(BLOCK, RequestTerms("dora", WEB)))
-
-    def wait(self, run: Run) -> Run:
-        while self.queue.enqueued:
-            self.service.advancer.advance_run(self.queue.enqueued.pop(0))
-        with self.database.reading() as tx:
-            return runs.get_run(tx, run.id)
-
-    def sign(self, run: Run, person: str) -> str:
-        assert run.plan
-        return self.keys[person].sign(run.plan.document.encode())
-
-    def sign_and_approve(self, run: Run) -> Run:
-        self.service.sign_request(
-            run.id, person="dora", digest=run.digest, signature=self.sign(run, "dora")
-        )
-        signature = self.sign(run, "olga")
-        self.service.approve_run(run.id, person="olga", digest=run.digest, signature=signature)
-        return self.wait(run)
-
-    @property
-    def refused_agents(self) -> Sequence[str]:
-        return self.fleet.run_query("web1", nginx_agents.query_agents()).refused
-
-    def close(self) -> None:
-        self.fleet.close()
-        self.database.close()
+    with open_enrolled_host(keys) as host:
+        yield host
 
 
 @pytest.fixture
-def gate(tmp_path: Path, sshd: EnrolledLogins, keys: Mapping[str, SshKey]) -> Iterator[Gate]:
-    with closing(Gate(tmp_path, sshd, keys)) as gate:
-        yield gate
+def gate(
+    tmp_path: Path, sshd: EnrolledLogins, keys: Mapping[str, SshKey]
+) -> Iterator[EnrolledService]:
+    with open_enrolled_service(tmp_path, sshd, keys) as service:
+        yield service
 
 
 def test_enrolled_host_is_changed_and_changed_back_by_two_signatures(
-    gate: Gate, sshd: EnrolledLogins
+    gate: EnrolledService, sshd: EnrolledLogins
 ):
     run = gate.request()
     assert run.state is State.PENDING
@@ -141,7 +66,7 @@ def test_enrolled_host_is_changed_and_changed_back_by_two_signatures(
 
 
 def test_host_refuses_what_a_keyturn_without_its_own_check_sends(
-    gate: Gate, monkeypatch: pytest.MonkeyPatch
+    gate: EnrolledService, monkeypatch: pytest.MonkeyPatch
 ):
     """Whoever has taken Keyturn over can write any approval, and the host runs none of it."""
     real = Policy.get_request_ruling
@@ -156,7 +81,7 @@ def test_host_refuses_what_a_keyturn_without_its_own_check_sends(
     assert gate.refused_agents == ()
 
 
-def test_key_of_the_changing_login_changes_nothing_without_signatures(gate: Gate):
+def test_key_of_the_changing_login_changes_nothing_without_signatures(gate: EnrolledService):
     run = gate.request()
     assert run.plan
     (step,) = run.plan.steps

@@ -2,15 +2,21 @@
 
 import base64
 from collections.abc import Mapping
+from typing import Any
+from urllib.parse import parse_qs
 
 import pytest
 
+from bot.db.database import Transaction
 from bot.health import check_signing_page
 from bot.model.run import State
+from bot.queries.run_view import RunView
 from bot.signing.page import hash_signing_page
+from bot.web import signing
 from tests.bot.signing.soft_passkey import SoftPasskey
 from tests.bot.web.conftest import Site
-from tests.policies import get_signed_rules, give_signing_key
+from tests.bot.web.parsed_page import Page
+from tests.policies import get_signed_rules, get_starter_rules, give_signing_key
 from tests.toy import SetSwitch
 
 HERE = "https://keyturn.example.com"
@@ -49,13 +55,16 @@ def test_signature_alone_approves_as_the_person_whose_key_made_it(signing_site: 
     stranger = signing_site.browser()
     # The page may be on any site: what it sends needs neither a session nor an origin.
     away = {"origin": "https://sign.example.com", "sec-fetch-site": "cross-site"}
-    for changed in ({"person": "adam"}, {"person": "dora"}, {"person": ""}, {"run": "999"}):
-        assert (
-            stranger.post(
-                "/signatures", data=sent | changed, headers=away, follow_redirects=False
-            ).status_code
-            >= 400
+    answers = {
+        (answer.status_code, Page(answer.text).text)
+        for changed in (
+            *({"person": one} for one in ("adam", "dora", "eve", "")),
+            *({"run": one} for one in ("999", "0", "", "-1", "x", "9" * 30)),
         )
+        for answer in [stranger.post("/signatures", data=sent | changed, headers=away)]
+    }
+    # A stranger does not learn which runs and people there are.
+    assert [status for status, _ in answers] == [422]
     assert harness.get_run(run.id).state is State.PENDING
     answer = stranger.post("/signatures", data=sent, headers=away, follow_redirects=False)
     assert (answer.status_code, answer.headers["location"]) == (303, f"/runs/{run.id}?done=signed")
@@ -74,13 +83,54 @@ def test_plans_that_wait_for_a_signature_follow_one_another(signing_site: Site):
     assert opened.headers["location"] == f"/runs/{numbers[0]}/sign?then=all"
     page = olga.get(opened.headers["location"], follow_redirects=False)
     assert page.headers["location"].startswith("/sign#plan=")
-    assert page.headers["location"].endswith("&person=olga&then=all")
+    assert page.headers["location"].endswith("&person=olga&then=all&reason=optional")
     harness.service.deny_run(numbers[0], person="olga", reason="no")
     opened = olga.get("/signatures/next", follow_redirects=False)
     assert opened.headers["location"] == f"/runs/{numbers[1]}/sign?then=all"
     harness.service.deny_run(numbers[1], person="olga", reason="no")
     assert olga.get("/signatures/next", follow_redirects=False).headers["location"] == "/"
     assert olga.get(f"/runs/{numbers[0]}/sign", follow_redirects=False).status_code == 403
+
+
+def test_page_asks_for_the_reason_that_a_rule_requires_before_the_touch(signing_site: Site):
+    def read_fragment(person: str) -> Mapping[str, list[str]]:
+        to = signing_site.browser(person).get(f"/runs/{run.id}/sign", follow_redirects=False)
+        return parse_qs(to.headers["location"].partition("#")[2])
+
+    _give_key(signing_site, "olga")
+    harness = signing_site.harness
+    run = harness.request(LAMP)
+    assert (found := read_fragment("olga"))["reason"] == ["optional"]
+    assert "verify" not in found
+    signed = '@signed("both")\n'
+    rules = get_signed_rules("both").replace(signed, f'@reason("required")\n{signed}')
+    (harness.policies.path / "policy.cedar").write_text(rules)
+    people = harness.policies.path / "people.yaml"
+    people.write_text(f"verify_user: true\n{people.read_text()}")
+    run = harness.request(LAMP, reason="a customer is locked out")
+    assert "reason" not in read_fragment("dora")
+    assert read_fragment("dora")["verify"] == ["yes"]
+
+
+def test_only_runs_that_need_signatures_are_read_for_the_next_one(
+    signing_site: Site, monkeypatch: pytest.MonkeyPatch
+):
+    _give_key(signing_site, "olga")
+    run = signing_site.harness.request(LAMP)
+    policy = signing_site.harness.policies.path / "policy.cedar"
+    policy.write_text(get_starter_rules())
+    for _ in range(3):
+        signing_site.harness.request(LAMP)
+    seen: list[int] = []
+    real = signing.build_run_view
+
+    def build(tx: Transaction, number: int, *more: Any) -> RunView:
+        seen.append(number)
+        return real(tx, number, *more)
+
+    monkeypatch.setattr(signing, "build_run_view", build)
+    signing_site.browser("olga").get("/signatures/next", follow_redirects=False)
+    assert seen == [run.id]
 
 
 def test_doctor_says_who_serves_the_signing_page(signing_site: Site):

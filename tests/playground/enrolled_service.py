@@ -1,0 +1,124 @@
+"""A Keyturn whose one host checks signatures itself, over a real sshd and sudo."""
+
+import os
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ruamel.yaml import YAML
+
+from bot.db import migrations
+from bot.db.database import Database
+from bot.hosts.host_files import Signer
+from bot.model.run import Run
+from bot.model.signing import SigningKey
+from bot.service import KeyturnService
+from bot.workflow.context import WorkflowContext
+from connectors import nginx_agents
+from connectors.fleet import Fleet
+from connectors.ssh_pool import SshPool
+from connectors.step_marker import MARKER_SETTING
+from runbooks.agents import BlockAgent
+from tests.bot.harness import Harness, ManualDispatcher
+from tests.bot.signing.ssh_key import SshKey
+from tests.playground.enrolled import EnrolledLogins
+from tests.playground.nginx import Nginx
+from tests.policies import give_signing_key, write_policy
+from tests.toy import ToyFleet
+
+HOST = "web1"
+BLOCK = BlockAgent.model_validate({"host": HOST, "agent": "Evil Bot/2"})
+_PEOPLE = ("dora", "olga")
+
+
+def create_keys(directory: Path) -> Mapping[str, SshKey]:
+    """Return keys of two people whom the host names, and of a stranger."""
+    return {name: SshKey.create(directory, name=name) for name in (*_PEOPLE, "eve")}
+
+
+@contextmanager
+def open_enrolled_host(keys: Mapping[str, SshKey]) -> Generator[EnrolledLogins]:
+    """Start nginx and an enrolled host that blocks user agents in it."""
+    nginx = Nginx("include keyturn-agents.conf;")
+    (nginx.directory / "keyturn-agents.conf").touch()
+    # Where a login that is not root may look.
+    with tempfile.TemporaryDirectory() as markers:
+        os.chown(markers, 64001, 65534)
+        host = EnrolledLogins(
+            tags=("nginx",),
+            settings={
+                "nginx.config": str(nginx.configuration),
+                "nginx.agents": f"{nginx.directory}/keyturn-agents.conf",
+                MARKER_SETTING: markers,
+            },
+            signers=[Signer(name, keys[name].line) for name in _PEOPLE],
+            owners=["olga"],
+        )
+        with nginx, host:
+            yield host
+
+
+class EnrolledService:
+    """The service with the enrolled host, whose runs go as far as they go at once."""
+
+    def __init__(self, directory: Path, host: EnrolledLogins, keys: Mapping[str, SshKey]) -> None:
+        self.policies = write_policy(directory / "policy")
+        entry = host.host().model_dump(mode="json", exclude={"name"}, exclude_none=True)
+        with (self.policies.path / "inventory.yaml").open("w") as file:
+            YAML().dump({"hosts": {HOST: entry}}, file)
+        for name in _PEOPLE:
+            give_signing_key(self.policies.path, name, keys[name].line)
+        self.keys, self.directory = keys, directory
+        self.log_key = SigningKey.create()
+        self.database = Database(f"sqlite:///{directory / 'keyturn.db'}", self.log_key)
+        migrations.upgrade_schema(self.database)
+        self.queue = ManualDispatcher()
+        self.fleet = Fleet(self.policies.get_policy().inventory, SshPool(directory))
+        context = WorkflowContext(self.database, self.policies, self.fleet, self.queue)
+        self.service = KeyturnService(context)
+        # Its fleet of toys is not that of the context.
+        self.harness = Harness(self.service, context, ToyFleet(), self.queue, self.policies)
+
+    def request(self) -> Run:
+        return self.harness.request(BLOCK)
+
+    def wait(self, run: Run) -> Run:
+        self.harness.run_queued_work()
+        return self.harness.get_run(run.id)
+
+    def sign(self, run: Run, person: str) -> str:
+        assert run.plan
+        return self.keys[person].sign(run.plan.document.encode())
+
+    def sign_request(self, run: Run) -> None:
+        """Let the requester sign the plan."""
+        self.service.sign_request(
+            run.id, person="dora", digest=run.digest, signature=self.sign(run, "dora")
+        )
+
+    def sign_and_approve(self, run: Run) -> Run:
+        self.sign_request(run)
+        signature = self.sign(run, "olga")
+        self.service.approve_run(run.id, person="olga", digest=run.digest, signature=signature)
+        return self.wait(run)
+
+    @property
+    def refused_agents(self) -> Sequence[str]:
+        """What the host refuses now: what a change of it changes."""
+        return self.fleet.run_query(HOST, nginx_agents.query_agents()).refused
+
+    def close(self) -> None:
+        self.fleet.close()
+        self.database.close()
+
+
+@contextmanager
+def open_enrolled_service(
+    directory: Path, host: EnrolledLogins, keys: Mapping[str, SshKey]
+) -> Generator[EnrolledService]:
+    service = EnrolledService(directory, host, keys)
+    try:
+        yield service
+    finally:
+        service.close()
