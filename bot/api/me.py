@@ -8,22 +8,12 @@ from pydantic import Field
 from bot.api import schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
-from bot.db import break_glass, delegations, grants, runs
+from bot.db import delegations, grants, runs
 from bot.db.grants import Grant
-from bot.queries import pending
+from bot.queries import break_glass_rules, pending
 from bot.queries.pending import CounterProposal, OpenQuestion
 
 router = APIRouter(tags=["mine"])
-
-
-class UnreviewedRunOut(schemas.OutputModel):
-    """A run that started without approval and needs a review by another person."""
-
-    run: int
-    person: str
-    deed: str = Field(examples=["used break-glass"], description="What the person did.")
-    reason: str
-    activated_at: schemas.StoredTime | None
 
 
 class OfferedRunOut(schemas.CounterProposalOut):
@@ -76,7 +66,7 @@ class PendingOut(schemas.OutputModel):
     questions: Sequence[OpenQuestionOut] = Field(
         description="About your pending requests, to answer."
     )
-    to_review: Sequence[UnreviewedRunOut]
+    to_review: Sequence[schemas.ReviewOut]
     counter_proposals: Sequence[OfferedRunOut] = Field(
         description="For your own requests, to accept or withdraw."
     )
@@ -140,7 +130,7 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
         inbox = pending.read_inbox(tx, caller.policy, caller.id)
         found = inbox.runs
         decisions = runs.list_decisions_on(tx, [run.id for run in found])
-        unreviewed = break_glass.list_unreviewed(tx)
+        to_review = break_glass_rules.list_reviewable(tx, caller.policy, caller.id)
         proposals = pending.list_counter_proposals(tx, caller.id)
         planned = pending.list_own_plans(tx, caller.id)
     return PendingOut(
@@ -158,7 +148,7 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
             for run, one in inbox.assignments.items()
         ],
         questions=[OpenQuestionOut.from_question(one, parts.base_url) for one in inbox.questions],
-        to_review=[UnreviewedRunOut.model_validate(access) for access in unreviewed],
+        to_review=[schemas.ReviewOut.model_validate(one) for one in to_review],
         counter_proposals=[OfferedRunOut.from_run(one, parts.base_url) for one in proposals],
         planned=[schemas.RunOut.from_run(run, (), parts.base_url) for run in planned],
     )

@@ -217,6 +217,22 @@ class EntryOut(OutputModel):
         return cls(details=dict(get_entry_facts(entry)), **data)
 
 
+class ReviewOut(OutputModel):
+    """Why a run that started without approval needs a review by another person, and the review."""
+
+    run: int
+    person: str
+    deed: str = Field(examples=["used break-glass"], description="What the person did.")
+    reason: str
+    activated_at: StoredTime | None
+    due_at: StoredTime | None = Field(
+        validation_alias="review_due", description="Null after the review."
+    )
+    reviewer: TextOrNull
+    reviewed_at: StoredTime | None
+    findings: TextOrNull = Field(validation_alias="review")
+
+
 class LockOut(OutputModel):
     """The run that locks a host."""
 
@@ -459,6 +475,13 @@ class RunDetailsOut(RunOut):
     frozen: str = Field(
         description="The freeze that will hold the run after its approval; empty if none."
     )
+    expiry_before_freeze_ends: str = Field(
+        description="What becomes of a run whose approval expires before that freeze ends; empty "
+        "if it does not."
+    )
+    review: ReviewOut | None = Field(
+        description="Of a run that started without approval: its review by another person."
+    )
     forecast: str = Field(
         description="What becomes of a plan if it is requested now; empty in other states."
     )
@@ -499,6 +522,10 @@ class RunDetailsOut(RunOut):
                 and CounterProposalOut.from_proposal(view.counter_proposal),
                 "proposals": view.proposals,
                 "frozen": view.freeze_after_approval,
+                "expiry_before_freeze_ends": view.expiry_before_freeze_ends,
+                "review": view.break_glass
+                if view.break_glass and view.break_glass.activated_at
+                else None,
                 "forecast": view.forecast,
                 "actions": view.allowed_actions.names,
                 "entries": [EntryOut.from_entry(entry) for entry in view.entries],

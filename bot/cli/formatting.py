@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bot.cli.terminal import format_time
+from bot.cli.terminal import format_sentence_times, format_time
 
 _MAX_OUTPUT_LINES = 20
 # Of a command with its standard input.
@@ -18,7 +18,7 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
     """
     lines = [
         f"run {run['id']}: {run['title']}",
-        f"  {run['label']}. {run['summary']}".rstrip(),
+        f"  {run['label']}. {format_sentence_times(run['summary'])}".rstrip(),
     ]
     requester = f"{run['requested_by']} on {', '.join(run['hosts'])}"
     lines.append(
@@ -26,12 +26,14 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
     )
     lines += [_format_decision(decision) for decision in run["decisions"]]
     lines += [_format_question(one) for one in run["questions"]]
+    if run["review"]:
+        lines += _format_review(run["review"], can_review="review" in run["actions"])
     lines += _format_next_action(run)
     lines += _format_schedule(run)
     plan = run["plan"]
     if plan is not None:
         lines.append(f"  {_format_state_label(run)}: {plan['current_state']}")
-        lines += [f"  ! {note}" for note in plan["notes"]]
+        lines += [f"  ! {format_sentence_times(note)}" for note in plan["notes"]]
     for step in plan["steps"] if plan else ():
         more = f"keyturn run {run['id']} | less" if max_rows else ""
         lines += _format_step(step, more)
@@ -130,7 +132,9 @@ def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
     if run["expires_at"]:
         lines.append(f"  approval expires {format_time(run['expires_at'])}")
     if run["frozen"]:
-        lines.append(f"  on hold after approval: {run['frozen']}")
+        lines.append(f"  on hold after approval: {format_sentence_times(run['frozen'])}")
+    if run["expiry_before_freeze_ends"]:
+        lines.append(f"  {format_sentence_times(run['expiry_before_freeze_ends'])}")
     return [*lines, *_format_approve_command(run)]
 
 
@@ -148,7 +152,10 @@ def _format_approve_command(run: Mapping[str, Any]) -> list[str]:
 
 def _format_planned(run: Mapping[str, Any]) -> list[str]:
     """Return what becomes of the plan if it is requested, and the command to request it."""
-    lines = [f"  {run['forecast']}", *(f"  {note}" for note in run["policy_notes"])]
+    lines = [
+        f"  {format_sentence_times(run['forecast'])}",
+        *(f"  {note}" for note in run["policy_notes"]),
+    ]
     if run["expires_at"]:
         lines.append(f"  plan expires {format_time(run['expires_at'])}")
     command = f"  keyturn submit {run['id']} {run['digest'][:10]}"
@@ -181,6 +188,17 @@ def _format_decision(decision: Mapping[str, Any]) -> str:
     how = "approved" if decision["approves"] else "denied"
     when = _format_time_and_reason(decision["at"], decision["reason"])
     return f"  {how} by {decision['person']}{owner}{when}"
+
+
+def _format_review(review: Mapping[str, Any], *, can_review: bool) -> list[str]:
+    """Return what a person did without approval, and its review by another person."""
+    used = _format_time_and_reason(review["activated_at"], review["reason"])
+    lines = [f"  {review['person']} {review['deed']}{used}"]
+    if review["reviewed_at"]:
+        done = _format_time_and_reason(review["reviewed_at"], review["findings"])
+        return [*lines, f"  reviewed by {review['reviewer']}{done}"]
+    lines.append(f"  another person must review it by {format_time(review['due_at'])}")
+    return [*lines, *([f"  keyturn review {review['run']} --findings …"] if can_review else [])]
 
 
 def _format_question(question: Mapping[str, Any]) -> str:

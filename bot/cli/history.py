@@ -71,6 +71,7 @@ def list_pending_runs(service: ServiceClient) -> None:
     for one in result["to_review"]:
         reason = f": {one['reason']}" if one["reason"] else ""
         lines.append(f"{one['run']:>6}  review     {one['person']} {one['deed']}{reason}")
+        lines.append(f"        another person must review it by {format_time(one['due_at'])}")
         lines.append(f"        keyturn review {one['run']} --findings …")
     print_result(result, lines, empty_message="Nothing pending.")
 

@@ -21,7 +21,7 @@ from bot.cli.context import (
 )
 from bot.cli.options import pass_environment
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import print_json, print_result, write_output
+from bot.cli.terminal import format_sentence_times, print_json, print_result, write_output
 
 if TYPE_CHECKING:
     from bot.policy import Policy, PolicyProblem
@@ -187,7 +187,7 @@ def explain_request(
         )
     known = found.find_person(person)
     lines = preview.describe(subject=known.name if known else person)
-    print_result(preview.to_data, lines, indent=2)
+    print_result(preview.to_data, [*map(format_sentence_times, lines)], indent=2)
     sys.exit(0 if preview.allowed else REFUSED)
 
 

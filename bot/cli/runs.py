@@ -32,7 +32,14 @@ from bot.cli.formatting import format_run_details, list_irreversible_steps
 from bot.cli.options import limit_option, option_with_aliases, reason_option, ticket_option
 from bot.cli.progress import LiveLine, follow_run
 from bot.cli.sections import CommandGroup
-from bot.cli.terminal import escape_for_terminal, format_time, print_json, print_table, style_run
+from bot.cli.terminal import (
+    escape_for_terminal,
+    format_sentence_times,
+    format_time,
+    print_json,
+    print_table,
+    style_run,
+)
 from bot.model.text import format_count
 
 if TYPE_CHECKING:
@@ -427,9 +434,12 @@ def _post_request(
     result = service.create_run(path, body)
     for area in result["preview"]["areas"] if not wants_json() else ():
         if area["frozen"] and area["required_approvals"]:
-            message = f"on hold after approval: {area['frozen']}"
-            click.echo(escape_for_terminal(message), err=True)
+            _warn_of_freeze("on hold after approval", area["frozen"])
     wait_and_print_run(service, result["run"]["id"], wait_seconds=wait_seconds)
+
+
+def _warn_of_freeze(label: str, freeze: str) -> None:
+    click.echo(escape_for_terminal(f"{label}: {format_sentence_times(freeze)}"), err=True)
 
 
 def _is_change(service: ServiceClient, words: Sequence[str]) -> bool:
@@ -475,7 +485,7 @@ def _submit(service: ServiceClient, run: Mapping[str, Any], *, wait_seconds: flo
     """Request what a plan shows, wait and print the run."""
     if run["frozen"]:
         after = " after approval" if run["missing_approvals"] else ""
-        click.echo(escape_for_terminal(f"on hold{after}: {run['frozen']}"), err=True)
+        _warn_of_freeze(f"on hold{after}", run["frozen"])
     service.post(build_path("runs", run["id"], "request"), {"digest": run["digest"]})
     wait_and_print_run(service, run["id"], wait_seconds=wait_seconds)
 

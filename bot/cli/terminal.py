@@ -76,16 +76,32 @@ def format_time(iso_time: str, *, with_seconds: bool = False) -> str:
 
     A terminal shows `3 min ago`, or `2026-03-01 14:30`; a pipe gets `2026-03-01 14:30+01:00`.
     """
-    styles = get_time_styles()
     local = to_local_time(iso_time)
+    seconds = (datetime.now(UTC) - local).total_seconds()
+    is_recent = abs(seconds) < _RELATIVE_SECONDS
+    if sys.stdout.isatty() and not get_time_styles() and not with_seconds and is_recent:
+        return _format_relative(seconds)
+    return _format_local_time(local, with_seconds=with_seconds)
+
+
+def format_sentence_times(text: str) -> str:
+    """Return a sentence of a response with its times in the reader's zone."""
+    from bot.model.times import split_times
+
+    return "".join(
+        part if at is None else _format_local_time(to_local_time(at.isoformat()))
+        for part, at in split_times(text)
+    )
+
+
+def _format_local_time(local: datetime, *, with_seconds: bool = False) -> str:
+    styles = get_time_styles()
     if "iso" in styles:
         return local.isoformat(timespec="seconds").replace("+00:00", "Z")
-    seconds = (datetime.now(UTC) - local).total_seconds()
-    is_terminal = sys.stdout.isatty() and not styles
-    if is_terminal and not with_seconds and abs(seconds) < _RELATIVE_SECONDS:
-        return _format_relative(seconds)
     text = local.isoformat(" ", "seconds" if with_seconds else "minutes")
-    return text[: 19 if with_seconds else 16] if is_terminal else text.replace("+00:00", "Z")
+    if sys.stdout.isatty() and not styles:
+        return text[: 19 if with_seconds else 16]
+    return text.replace("+00:00", "Z")
 
 
 def print_json(data: object, *, indent: int | None = None) -> None:

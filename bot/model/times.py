@@ -22,6 +22,8 @@ _CIVIL_TIME_PATTERN = re.compile(
 )
 _UTC_OFFSET_PATTERN = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
 _MICROSECOND = timedelta(microseconds=1)
+# A time in UTC within a sentence, as the functions of this module format it.
+_UTC_PATTERN = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: UTC\b|Z\b))")
 # `30m`, `2 hours`. The groups are the arguments of span_to_microseconds().
 SPAN_PATTERN = r"(\d{1,4}) ?(m|min|minutes?|h|hours?|d|days?|w|weeks?)"
 _UNIT_NAMES = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -321,6 +323,25 @@ def format_iso(at: int) -> str:
 def format_utc(at: int) -> str:
     """Return `2026-03-01 14:30:05 UTC`."""
     return f"{to_datetime(at).isoformat(' ', 'seconds')[:19]} UTC"
+
+
+def split_times(text: str) -> list[tuple[str, datetime | None]]:
+    """Return a sentence in parts, to show its UTC times in the zone of the reader.
+
+    Each part comes with the time that it is, or with None if it is other text.
+    """
+    return [(part, _parse_utc(part)) for part in _UTC_PATTERN.split(text) if part]
+
+
+def _parse_utc(text: str) -> datetime | None:
+    if not _UTC_PATTERN.fullmatch(text):
+        return None
+    try:
+        return datetime.fromisoformat(text.removesuffix("Z").removesuffix(" UTC")).replace(
+            tzinfo=UTC
+        )
+    except ValueError:
+        return None
 
 
 def format_span(microseconds: int) -> str:

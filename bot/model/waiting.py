@@ -70,7 +70,7 @@ def describe_waiting(waiting: Waiting) -> str:
     name = waiting.name
     match waiting.reason:
         case WaitingFor.FREEZE:
-            words = f"On hold: {describe_freeze(waiting)}"
+            words = describe_freeze(waiting)
         case WaitingFor.LOCK:
             other = f"run {waiting.run}" if waiting.is_run_viewable else "another run"
             words = f"waits for {other}, which has locked {name}"

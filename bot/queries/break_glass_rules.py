@@ -4,6 +4,7 @@ import logging
 
 from bot.audit import evidence
 from bot.db import break_glass, runs
+from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError
 from bot.model.plain_text import check_line
@@ -59,6 +60,15 @@ def can_review(policy: Policy, run: Run, person: str, *, now: int) -> bool:
     request = build_policy_request(run, now=now)
     able = policy.get_approval_ruling(person, request, policy.get_request_ruling(request)).allowed
     return able or is_area_owner(policy, person)
+
+
+def list_reviewable(tx: Transaction, policy: Policy, person: str) -> list[BreakGlass]:
+    """Return the runs that this person may review, the oldest first."""
+    return [
+        used
+        for used in break_glass.list_unreviewed(tx)
+        if can_review(policy, runs.get_run(tx, used.run), person, now=tx.now)
+    ]
 
 
 def check_break_glass_reason(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from bot.model.canonical import hash_canonical
 from bot.model.text import escape_control, escape_to_one_line
-from bot.model.times import to_datetime
+from bot.model.times import split_times, to_datetime
 
 # JSON that is only sent, never read.
 Block = dict[str, Any]
@@ -59,6 +59,12 @@ def escape_mrkdwn(text: str) -> str:
     safe = plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # At the start of a line it would begin a quote.
     return f"\u2009{safe}" if safe.startswith("&gt;") else safe
+
+
+def escape_sentence(text: str) -> str:
+    """Return *text* escaped as mrkdwn, with its times in each reader's time zone."""
+    parts = split_times(escape_mrkdwn(text))
+    return "".join(part if at is None else _format_date(at) for part, at in parts)
 
 
 def shorten_text(text: str, max_length: int) -> str:
@@ -182,7 +188,11 @@ def plain_text(text: str, *, max_length: int = _MAX_TEXT_LENGTH) -> Element:
 
 
 def rich_text_section(*inlines: Inline) -> Element:
-    elements = [text_element(one) if isinstance(one, str) else one for one in inlines]
+    elements = [
+        element
+        for one in inlines
+        for element in (_sentence_elements(one) if isinstance(one, str) else [one])
+    ]
     return {"type": "rich_text_section", "elements": elements}
 
 
@@ -246,12 +256,21 @@ def date_element(at: datetime) -> Element:
 
 def format_date(microseconds: int) -> str:
     """Return a time as mrkdwn that Slack shows in each reader's time zone."""
-    at = to_datetime(microseconds)
+    return _format_date(to_datetime(microseconds))
+
+
+def _format_date(at: datetime) -> str:
     return f"<!date^{int(at.timestamp())}^{{date_short_pretty}} {{time}}|{_format_utc(at)}>"
 
 
 def _format_utc(at: datetime) -> str:
     return f"{at.astimezone(UTC):%Y-%m-%d %H:%M UTC}"
+
+
+def _sentence_elements(text: str) -> list[Element]:
+    """Return plain text as elements, with its times in each reader's time zone."""
+    parts = split_times(text) or [(text, None)]
+    return [text_element(part) if at is None else date_element(at) for part, at in parts]
 
 
 def _text_element(text: str) -> Element:

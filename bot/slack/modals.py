@@ -33,7 +33,7 @@ from bot.slack.blocks import (
     View,
     code,
     context,
-    escape_mrkdwn,
+    escape_sentence,
     input_block,
     modal,
     paragraph,
@@ -179,7 +179,7 @@ def _is_valid_option(value: str) -> bool:
 def _render_preview(form_view: RequestFormView) -> Block:
     sentences = form_view.preview or ["Choose a host to see who must approve."]
     return {
-        **context(" ".join(map(escape_mrkdwn, sentences))),
+        **context(" ".join(map(escape_sentence, sentences))),
         "block_id": f"outlook-{form_view.host}",
     }
 

@@ -1,6 +1,8 @@
 """Notify people of a run beside its card: alerts, copies for approvers, and reminders."""
 
+from bot.db.break_glass import REVIEW_TIME
 from bot.model.run import State
+from bot.model.times import to_datetime
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     Inline,
@@ -8,6 +10,7 @@ from bot.slack.blocks import (
     bold,
     code,
     context,
+    date_element,
     emoji,
     format_date,
     format_notification,
@@ -64,7 +67,9 @@ def render_break_glass_alert(run_view: SlackRunView) -> Message:
                 else "It bypasses freezes and approvals. "
             ),
             *mentioned,
-            "one of you must review it within a day: ",
+            "one of you must review it by ",
+            date_element(to_datetime(break_glass.activated_at + REVIEW_TIME)),
+            ": ",
             code(f"{COMMAND} review {run.id} FINDINGS"),
             *page,
         ),

@@ -148,7 +148,7 @@ def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
         blocks.append(render_schedule(run_view.view.schedule))
     if run.plan:
         blocks += render_plan(run.plan, (), state_label=run_view.view.plan_state_label)
-    blocks.append(paragraph(bold(run_view.view.forecast)))
+    blocks.append(paragraph(run_view.view.forecast))
     if run.policy_notes:
         blocks.append(context(*(escape_mrkdwn(note) for note in run.policy_notes[:10])))
     if run.plan and not can_show_plan(run.plan):

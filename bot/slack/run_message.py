@@ -13,6 +13,7 @@ from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
 from bot.model.run_states import STEP_STATE_DISPLAYS
 from bot.model.text import align_rows, escape_control, escape_to_one_line, format_count
+from bot.model.times import to_datetime
 from bot.queries.pending import CounterProposal
 from bot.queries.questions import Remark, get_answerer
 from bot.queries.schedule_details import ScheduleDetails
@@ -30,8 +31,10 @@ from bot.slack.blocks import (
     code,
     confirm_dialog,
     context,
+    date_element,
     emoji,
     escape_mrkdwn,
+    escape_sentence,
     format_date,
     format_notification,
     header,
@@ -506,7 +509,7 @@ def _render_facts(run_view: SlackRunView) -> list[Block]:
     if hold := ". ".join(
         filter(None, (view.freeze_after_approval, view.expiry_before_freeze_ends))
     ):
-        facts.append(f"on hold after approval: {escape_mrkdwn(hold)}")
+        facts.append(f"on hold after approval: {escape_sentence(hold)}")
     if run.ended_at:
         facts.append(format_date(run.ended_at))
         # A witness outside the database: its administrators cannot edit messages in Slack.
@@ -632,17 +635,15 @@ def _render_break_glass(run_view: SlackRunView) -> list[Block]:
         page = [" ", link(run_view.page_url, "Open its page")] if run_view.page_url else []
         text = f"{who} requests break-glass, and confirms it on its page with a second factor."
         return [paragraph(emoji("rotating_light"), " ", text, *page)]
-    if break_glass.reviewed_at is not None:
-        review = (
-            f"Reviewed by {run_view.get_person_name(break_glass.reviewer)}: {break_glass.review}"
-        )
+    if break_glass.review_due is None:
+        reviewer = run_view.get_person_name(break_glass.reviewer)
+        review = [f"Reviewed by {reviewer}: {break_glass.review}"]
     else:
-        review = (
-            "Another person must review it within a day: "
-            f"/keyturn review {break_glass.run} FINDINGS."
-        )
-    reason = f"{break_glass.reason} – " if break_glass.reason else ""
-    text = [bold(f"{who} {break_glass.deed}: "), f"{reason}{review}"]
+        due = date_element(to_datetime(break_glass.review_due))
+        command = code(f"{COMMAND} review {break_glass.run} FINDINGS")
+        review = ["Another person must review it by ", due, ": ", command, "."]
+    reason = [f"{break_glass.reason} – "] if break_glass.reason else []
+    text = [bold(f"{who} {break_glass.deed}: "), *reason, *review]
     return [paragraph(emoji("rotating_light"), " ", *text)]
 
 

@@ -33,8 +33,6 @@ _SECTIONS = {
     "/changes": "/runs",
     "/health": "/policy",
 }
-# A time in UTC within a sentence, as times.py formats it.
-_UTC_PATTERN = re.compile(r"\b(\d{4}-\d\d-\d\d) (\d\d:\d\d(?::\d\d)?)(?: UTC\b|Z\b)")
 
 
 def render_page(
@@ -77,15 +75,13 @@ def render_code(text: str) -> Markup:
 
 def render_times(text: str) -> Markup:
     """Return a text as HTML, with `<time>` around UTC times: pages show them in local time."""
-    parts: list[str] = []
-    end = 0
-    for match in _UTC_PATTERN.finditer(text):
-        time = Markup(
-            '<time datetime="{0}T{1}Z" title="{0} {1} UTC" data-local-time>{0} {1} UTC</time>'
-        )
-        parts += [make_visible(text[end : match.start()]), time.format(match[1], match[2])]
-        end = match.end()
-    return Markup("").join([*parts, make_visible(text[end:])])
+    time = Markup(
+        '<time datetime="{0}T{1}Z" title="{0} {1} UTC" data-local-time>{0} {1} UTC</time>'
+    )
+    return Markup("").join(
+        make_visible(part) if at is None else time.format(part[:10], part[11:].rstrip(" UTCZ"))
+        for part, at in times.split_times(text)
+    )
 
 
 def get_reader_zone(request: Request) -> str:

@@ -130,7 +130,7 @@ def test_freeze_is_named_on_the_run_that_it_holds_and_in_the_calendar(visit: Vis
     held = harness.approve(request_both_lamps(visit.server))
     visit.sign_in("olga", f"/runs/{held.id}")
     expect(page.locator(".kt-headline")).to_contain_text("On hold")
-    expect(page.locator(".kt-summary")).to_contain_text("On hold: the edge is frozen until")
+    expect(page.locator(".kt-summary")).to_contain_text("The edge is frozen until")
     # 20:00 UTC is 05:00 of the next day in Tokyo.
     time = page.locator(".kt-summary time")
     expect(time).to_contain_text("05:00")

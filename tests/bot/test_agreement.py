@@ -1,22 +1,30 @@
-"""What every source shows of a run agrees with its view: state, counts, approvers, actions."""
+"""What every source shows of a run agrees with its view: state, approvals, times, actions."""
 
 import re
-from collections.abc import Generator, Mapping
-from dataclasses import dataclass
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bot.audit import timeline
+from bot.audit import change_log, events, timeline
 from bot.cli.formatting import format_run_details
-from bot.db import runs
+from bot.db import break_glass, runs
 from bot.db.database import Transaction
 from bot.db.home_queue import Home
 from bot.db.runs import NoSuchRun
+from bot.execution.gate import record_waiting
 from bot.features.mcp.results import RunResult
+from bot.features.notices.mail_server import MailServer
+from bot.features.notices.sender import NoticeSender, render_digest
 from bot.model.run import RequestTerms, State
+from bot.model.run_states import describe_outcome
 from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.model.times import format_deadline, format_iso
+from bot.model.waiting import Waiting, WaitingFor
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.slack.home import can_decide
 from bot.slack.replies import render_run_list
@@ -24,9 +32,10 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_message import render_card
 from bot.web import compare
 from tests.bot.api.conftest import HERE, create_api_harness
+from tests.bot.duties import add_calendar
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules
-from tests.bot.slack.json_walk import list_mentions, list_texts
+from tests.bot.slack.json_walk import list_mentions, list_texts, walk_objects
 from tests.bot.web.conftest import create_site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import (
@@ -58,7 +67,12 @@ FORMS = {
     "reassign": "reassign",
     "review": "review",
 }
-COMMANDS = {"approve": "approve", "submit": "submit", "accept": "accept"}
+COMMANDS = {"approve": "approve", "submit": "submit", "accept": "accept", "review": "review"}
+FREEZE = (
+    'freezes: [{name: fair, areas: [web], from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]'
+)
+# A zone whose times are not those of UTC at any hour of the year.
+ZONE = "Asia/Kolkata"
 
 
 @dataclass
@@ -71,16 +85,30 @@ class Shown:
     page: Page
     card: str
     mentions: list[str]
+    card_times: list[int]
+    """In seconds since 1970. Slack shows them in the zone of each reader."""
 
     @property
     def actions(self) -> set[str]:
         return {*self.view.allowed_actions.names}
 
 
+@dataclass(frozen=True)
+class RecordingServer(MailServer):
+    """A mail server that keeps what it is given: recipient, subject and text."""
+
+    sent: list[tuple[str, str, str]] = field(default_factory=list[tuple[str, str, str]])
+
+    def send(self, recipient: str, subject: str, text: str, *, message_id: str) -> None:  # noqa: ARG002
+        self.sent.append((recipient, subject, text))
+
+
 @dataclass
 class Gallery:
     harness: Harness
     numbers: list[int]
+    mail: Sequence[tuple[str, str, str]]
+    """Recipient, subject and text."""
 
 
 def _add_runs_through_the_service(harness: Harness) -> None:
@@ -121,12 +149,57 @@ def _add_runs_of_other_states(harness: Harness) -> None:
         add_pending_run(tx, add_requested_run(tx, host="web1"), needed=2)
 
 
+def _add_runs_without_approval(harness: Harness) -> None:
+    """Add two runs with break-glass, one of them reviewed, and one that a rule permitted."""
+    for value, findings in (("on", ""), ("dim", "the shop was dark, and it helped")):
+        run = harness.request(SetSwitch(host="lb1", name="fan", value=value), "adam")
+        with harness.database.transaction() as tx:
+            until = tx.now + _HOUR
+            break_glass.request_break_glass(tx, run=run.id, person="adam", reason="all is dark")
+            break_glass.activate_break_glass(tx, run.id, until=until, factor="")
+            used = events.BreakGlassActivated(
+                digest=run.digest, reason="all is dark", until=until, factor=""
+            )
+            change_log.append_entry(tx, used, run=run.id, person="adam")
+        if findings:
+            harness.service.break_glass.review_break_glass(
+                run.id, person="olga", findings=findings
+            )
+    permitted = harness.request(SetSwitch(host="web1", name="fan", value="on"))
+    with harness.database.transaction() as tx:
+        break_glass.record_start_to_review(tx, run=permitted.id, person="dora", reason="")
+        required = events.ReviewRequired(digest=permitted.digest)
+        change_log.append_entry(tx, required, run=permitted.id, person="dora")
+
+
+def _add_runs_that_wait(harness: Harness) -> None:
+    """Freeze the web servers, and add runs that wait for that, for a worker and for a lock."""
+    (harness.policies.path / "freezes.yaml").write_text(FREEZE)
+    lamp = SetSwitch(host="web1", name="lamp", value="dim")
+    harness.request(lamp, plan_only=True)
+    harness.request(lamp)
+    held = harness.approve(harness.request(SetSwitch(host="web1", name="lamp", value="bright")))
+    assert held.waiting
+    with harness.database.transaction() as tx:
+        for waiting in (
+            Waiting(WaitingFor.WORKER, "here", time=tx.now - _HOUR),
+            Waiting(WaitingFor.LOCK, "lb1", run=1),
+        ):
+            run = approve(tx, add_pending_run(tx, add_requested_run(tx, host="lb2")))
+            record_waiting(tx, run, waiting)
+
+
 @pytest.fixture(scope="module")
 def gallery(tmp_path_factory: pytest.TempPathFactory) -> Generator[Gallery]:
     """Runs in every state, of which some people may view a part."""
     directory = tmp_path_factory.mktemp("harness")
     with open_harness(directory, rules=restricted_rules()) as harness:
-        harness.fleet.hosts |= {"web1": {"lamp": "off"}}
+        harness.fleet.hosts |= {host: {"lamp": "off", "fan": "off"} for host in ("lb1", "web1")}
+        add_calendar(harness.policies.path)
+        server = RecordingServer("localhost", 0, "keyturn@example.com")
+        sender = NoticeSender(server, harness.policies, harness.database, base_url=HERE)
+        # Notices are of entries that follow the first look.
+        sender.send_due_notices()
         with harness.database.reading() as tx:
             ends_at = tx.now + 10 * _HOUR
         harness.service.delegations.create_delegation(
@@ -135,9 +208,12 @@ def gallery(tmp_path_factory: pytest.TempPathFactory) -> Generator[Gallery]:
         _add_runs_through_the_service(harness)
         add_sample_runs(harness.database)
         _add_runs_of_other_states(harness)
+        _add_runs_without_approval(harness)
+        _add_runs_that_wait(harness)
         with harness.database.reading() as tx:
             numbers = [*range(1, max(run.id for run in runs.list_runs(tx, range(1, 100))) + 1)]
-        yield Gallery(harness, numbers)
+        sender.send_due_notices()
+        yield Gallery(harness, numbers, server.sent)
 
 
 @pytest.fixture(scope="module", params=VIEWERS)
@@ -164,12 +240,16 @@ def shown(gallery: Gallery, viewer: str) -> Generator[Mapping[int, Shown]]:
                 card = render_card(cards.build_slack_run_view(tx, number)).blocks
             text = " ".join(list_texts(card))
             parsed = Page(page.text)
-            found[number] = Shown(
-                view, answer.json(), page.text, parsed, text, list_mentions(card)
-            )
+            mentions, times = list_mentions(card), _list_card_times(card, text)
+            found[number] = Shown(view, answer.json(), page.text, parsed, text, mentions, times)
     yield found
     program.close()
     browser.close()
+
+
+def _list_card_times(card: object, text: str) -> list[int]:
+    dates = [int(part["timestamp"]) for part in walk_objects(card) if part.get("type") == "date"]
+    return [*dates, *map(int, re.findall(r"<!date\^(\d+)\^", text))]
 
 
 def _open_program(harness: Harness, person: str) -> Any:
@@ -197,7 +277,7 @@ def test_state_and_label_agree(shown: Mapping[int, Shown], gallery: Gallery) -> 
         assert (one.api["state"], one.api["label"]) == (run.state, label), number
         assert f"{label}: {run.title}" in one.card, number
         # Every surface shows the result after the label: it does not repeat it.
-        assert not run.summary.startswith(label), number
+        assert not describe_outcome(run).startswith(label), number
         assert f" {run.title} {label} " in one.page.text, number
         assert f"\n  {label}." in format_run_details(one.api), number
         with gallery.harness.database.reading() as tx:
@@ -306,6 +386,141 @@ def test_counter_proposal_has_the_reason_of_its_approver(shown: Mapping[int, Sho
         change = {"field": "value", "requested": "on", "proposed": "dim"}
         assert change in one.api["counter_proposal"]["changes"]
         assert "value: on → dim" in one.page.text
+
+
+def _list_known_times(view: RunView) -> Iterator[int | None]:
+    """Yield every time that a surface may show of a run."""
+    run, used, discussion = view.run, view.break_glass, view.discussion
+    yield from (view.now, view.planned_at, run.requested_at, run.started_at, run.ended_at)
+    yield from (run.expires_at, run.plan and run.plan.expires_at)
+    yield from (run.waiting and run.waiting.time, view.lock and view.lock.since)
+    yield view.counter_proposal and view.counter_proposal.proposed_at
+    yield discussion.assignment and discussion.assignment.at
+    yield from (one.decided_at for one in view.decisions)
+    yield from (one.at for one in (*discussion.remarks, *view.entries))
+    for step in view.step_records.values():
+        yield from (step.sent_at, step.ended_at)
+    if used is not None:
+        yield from (used.activated_at, used.active_until, used.reviewed_at, used.review_due)
+
+
+def _list_shown_times(view: RunView) -> Iterator[int | None]:
+    """Yield the times that every surface shows: of the request, of a wait, of a review."""
+    run = view.run
+    yield run.requested_at
+    if run.waiting:
+        yield run.waiting.time
+    if view.freeze_after_approval:
+        yield _get_end_of_freeze()
+    if view.break_glass is not None:
+        yield view.break_glass.review_due
+
+
+def _get_end_of_freeze() -> int:
+    return int(datetime(2999, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+
+
+def _to_seconds(times: Iterator[int | None]) -> set[int]:
+    return {at // 1_000_000 for at in times if at is not None}
+
+
+def _to_minutes(seconds: set[int]) -> set[int]:
+    return {each // 60 for each in seconds}
+
+
+@pytest.fixture
+def local_zone(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    """The terminal's zone is not UTC."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", ZONE)
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("local_zone")
+def test_times_agree_and_are_in_the_zone_of_the_reader(shown: Mapping[int, Shown]) -> None:
+    for number, one in shown.items():
+        view = one.view
+        known = _to_seconds(_list_known_times(view)) | {_get_end_of_freeze() // 1_000_000}
+        wanted = _to_seconds(_list_shown_times(view))
+        assert wanted <= known, number
+        card, page = {*one.card_times}, _list_page_times(one.html)
+        # The times of sentences are in whole minutes.
+        assert _to_minutes(card) <= _to_minutes(known), number
+        assert _to_minutes(wanted) <= _to_minutes(card), number
+        assert "UTC" not in re.sub(r"<!date[^>]*>", "", one.card), number
+        assert _to_minutes(wanted) <= _to_minutes(page), number
+        typed = format_run_details(one.api)
+        pattern = r"\d{4}-\d\d-\d\d \d\d:\d\d(?:Z| UTC|[+-]\d\d:\d\d)"
+        found = re.findall(pattern, typed)
+        assert {each[16:] for each in found} <= {"+05:30"}, number
+        minutes = {int(datetime.fromisoformat(each).timestamp()) // 60 for each in found}
+        assert _to_minutes(wanted) <= minutes <= _to_minutes(known), number
+        waiting, review = one.api["waiting_for"], one.api["review"]
+        answered = [one.api[name] for name in ("requested_at", "started_at", "ended_at")]
+        answered += [waiting and waiting["time"], review and review["due_at"]]
+        run, used = view.run, view.break_glass
+        stored = [run.requested_at, run.started_at, run.ended_at]
+        stored += [run.waiting and run.waiting.time, used and used.review_due]
+        assert answered == [at and format_iso(at) for at in stored], number
+
+
+def _list_page_times(html: str) -> set[int]:
+    found = re.findall(r'<time datetime="([^"]+)"', html.split("<main")[1])
+    return {int(datetime.fromisoformat(each).timestamp()) for each in found}
+
+
+def test_emails_agree_with_the_run(
+    shown: Mapping[int, Shown],
+    gallery: Gallery,
+    viewer: str,
+) -> None:
+    policy = gallery.harness.policies.get_policy()
+    owned = {one.name for one in policy.organisation.areas.values() if viewer in one.owners}
+    received = {
+        int(text.rsplit("/", 1)[1]): (subject, text)
+        for recipient, subject, text in gallery.mail
+        if recipient == f"{viewer}@example.com" and "/runs/" in text
+    }
+    wanted = {
+        number: used
+        for number, one in shown.items()
+        if (used := one.view.break_glass)
+        and used.person != viewer
+        and owned & {*one.view.run.areas}
+    }
+    assert received.keys() == wanted.keys()
+    for number, used in wanted.items():
+        run, (subject, text) = shown[number].view.run, received[number]
+        deed = f"{policy.get_person_name(used.person)} {used.deed}"
+        assert subject == f"{deed}: {run.title}"
+        assert text.startswith(f"{subject}\n{used.reason}".rstrip())
+        assert text.endswith(f"\n{shown[number].api['page']}\n")
+        for words in (deed, used.reason, used.review):
+            assert words in shown[number].card, number
+            assert words in shown[number].page.text, number
+        typed = format_run_details(shown[number].api)
+        for words in (f"{used.person} {used.deed}", used.reason, used.review):
+            assert words in typed, number
+        assert (f"by {format_deadline(used.review_due or 0)}." in text) == bool(used.review_due)
+        assert used.review in text
+
+
+def test_reviews_that_are_due_agree(
+    shown: Mapping[int, Shown], gallery: Gallery, viewer: str
+) -> None:
+    policy = gallery.harness.policies.get_policy()
+    owned = {one.name for one in policy.organisation.areas.values() if viewer in one.owners}
+    due = {n: one for n, one in shown.items() if (u := one.view.break_glass) and u.review_due}
+    with _open_program(gallery.harness, viewer) as program:
+        listed = program.get("/pending").json()["to_review"]
+    reviewable = {n for n, one in due.items() if "review" in one.actions}
+    assert {one["run"] for one in listed} == reviewable
+    with gallery.harness.database.reading(policy.get_view_rights(viewer)) as tx:
+        digest = render_digest(tx, policy, viewer)
+    mine = {n for n, one in due.items() if owned & {*one.view.run.areas}}
+    assert {int(n) for n in re.findall(r"- run (\d+): ", digest)} == mine
 
 
 def test_pages_show_times_in_the_zone_of_the_reader_only(shown: Mapping[int, Shown]) -> None:

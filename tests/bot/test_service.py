@@ -562,7 +562,7 @@ class TestFreezes:
         self._freeze(harness, self.FROZEN)
         waiting = harness.approve(harness.request(LAMP_ON))
         assert waiting.state is State.QUEUED
-        frozen = "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
+        frozen = "the edge is frozen until 2999-01-01 00:00 UTC (fair)"
         assert describe_outcome(waiting) == frozen
         assert harness.fleet.sent == []
 

@@ -36,7 +36,7 @@ def test_freeze_whose_name_holds_a_secret_is_recorded_once(harness: Harness):
         harness.run_queued_work()
     assert harness.list_entry_kinds(held).count("on hold") == 1
     shown = describe_outcome(harness.get_run(held.id))
-    assert shown.startswith("On hold: the edge is frozen until 2999-01-01 00:00 UTC (rotation of ")
+    assert shown.startswith("the edge is frozen until 2999-01-01 00:00 UTC (rotation of ")
     assert TOKEN not in shown
 
 
@@ -98,7 +98,7 @@ def test_api_returns_what_a_run_waits_for_and_what_refused_it(tmp_path: Path):
             "run": None,
             "time": "2999-01-01T00:00:00Z",
         }
-        assert seen["summary"] == "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
+        assert seen["summary"] == "the edge is frozen until 2999-01-01 00:00 UTC (fair)"
         assert seen["refused_by"] is None
 
 

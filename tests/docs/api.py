@@ -22,16 +22,9 @@ Schema = Mapping[str, Any]
 PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
     "requests": (
         "Requests",
-        (
-            "requestRun",
-            "repeatRun",
-            "planRun",
-            "requestPlan",
-            "replanRun",
-            "undoRun",
-            "previewRequest",
-        ),
+        ("requestRun", "repeatRun", "previewRequest"),
     ),
+    "plans": ("Plans and undo", ("planRun", "requestPlan", "replanRun", "undoRun")),
     "runs": (
         "Runs",
         (
@@ -204,7 +197,8 @@ class ApiReference:
         if name == "RunDetailsOut":
             common = {field for field, *_ in self._list_fields("RunOut")}
             rows = [row for row in rows if row[0] not in common]
-            yield f"It has all members of [{_get_title('RunOut')}](#run), and these:"
+            run = self._format_type({"$ref": "#/RunOut"})
+            yield f"It has all members of {run}, and these:"
         yield format_table(("member", "type", "meaning"), rows)
 
     # --- operations ---

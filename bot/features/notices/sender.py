@@ -5,12 +5,13 @@ What ends soon, and the weekly digest, get an entry of their own.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry, EntryDraft
 from bot.db import break_glass, delegations, runs
+from bot.db.break_glass import BreakGlass
 from bot.db.database import Database, Transaction
 from bot.db.runs import NoSuchRun
 from bot.feature import ServerContext
@@ -221,8 +222,20 @@ def _render_notice(tx: Transaction, policy: Policy, entry: Entry) -> tuple[str, 
         return f"Schedule {number} lapses soon", text, f"/schedules/{number}"
     used = break_glass.get_break_glass(tx, run.id)
     what = f"{get_name(entry.person)} {used.deed if used else 'needs a review'}: {run.title}"
-    reason = f"{used.reason}\n" if used and used.reason else ""
-    return what, f"{what}\n{reason}Another person must review it within a day.", f"/runs/{run.id}"
+    lines = [what]
+    if used is not None:
+        lines += _describe_review(used, get_name)
+    return what, "\n".join(lines), f"/runs/{run.id}"
+
+
+def _describe_review(used: BreakGlass, get_name: Callable[[str], str]) -> Iterator[str]:
+    """Yield the reason of a run without approval, and how it stands with its review."""
+    if used.reason:
+        yield used.reason
+    if used.review_due is not None:
+        yield f"Another person must review it by {format_deadline(used.review_due)}."
+    else:
+        yield f"Reviewed by {get_name(used.reviewer)}: {used.review}"
 
 
 _MAX_LINES = 10

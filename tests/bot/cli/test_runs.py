@@ -698,6 +698,7 @@ def test_run_details_show_approver_step_and_last_lines_of_output():
             "label": "Failed",
             "started_at": "2026-03-01T02:01:31Z",
             "actions": [],
+            "review": None,
             "counter_proposal": None,
             "summary": "Step 1 of 1 failed.",
             "needs_attention": False,

@@ -26,7 +26,7 @@ def test_every_state_of_runs_and_steps_has_its_own_label():
 def test_queued_run_is_shown_as_on_hold_during_a_freeze():
     freeze = Waiting(WaitingFor.FREEZE, "fair", "the edge", 32472144000000000)
     held = build_run(State.QUEUED, waiting=freeze)
-    sentence = "On hold: the edge is frozen until 2999-01-01 00:00 UTC (fair)"
-    assert get_run_display(held) == replace(ON_HOLD_DISPLAY, sentence=f"{sentence}.")
+    sentence = "the edge is frozen until 2999-01-01 00:00 UTC (fair)"
+    assert get_run_display(held) == replace(ON_HOLD_DISPLAY, sentence=f"T{sentence[1:]}.")
     assert describe_outcome(held) == sentence
     assert get_run_display(build_run(State.QUEUED)) is RUN_STATUS_DISPLAYS[State.QUEUED]

@@ -521,7 +521,7 @@ async def test_card_names_the_freeze_that_holds_the_run_after_approval(chat: Cha
     )
     await chat.type("toy set lb1 lamp on")
     frozen = chat.slack.posted[-1].words
-    assert "on hold after approval: the edge is frozen until 2200-01-01" in frozen
+    assert "on hold after approval: the edge is frozen until <!date^7258118400^" in frozen
 
 
 async def test_privately_command_sends_the_check_result_by_direct_message(chat: Chat):
