@@ -140,6 +140,9 @@ class Shell:
     """What the host writes to its own log before it starts the command."""
     marker: StepMarker | None = field(default=None, compare=False, repr=False)
     """The step that it is, so that the host runs it at most once and can report on it later."""
+    begun_status: int | None = field(default=None, compare=False, repr=False)
+    """The exit status by which its program says that the step began before, and is not known to
+    have ended."""
 
     def __post_init__(self) -> None:
         for word in self.words:

@@ -21,7 +21,12 @@ from connectors.command import (
     make_missing_program_answer,
     make_program_check,
 )
-from connectors.errors import HostError, HostKeyMismatchError, OutputLimitError
+from connectors.errors import (
+    AlreadyStartedError,
+    HostError,
+    HostKeyMismatchError,
+    OutputLimitError,
+)
 from connectors.inventory import Host, Inventory
 from connectors.step_marker import StepMarker
 
@@ -103,6 +108,10 @@ class Fleet:
                 "sent: request the change again"
             )
         answer = self._run(inventory, inventory[host].for_changing, command, hooks)
+        if isinstance(command, Shell) and answer.status == command.begun_status:
+            raise AlreadyStartedError(
+                f"{host} had already started this step, so it was not run a second time"
+            )
         if error := find_failure(command, answer, frozenset({0})):
             raise error
         return answer
@@ -115,21 +124,28 @@ class Fleet:
         A step that has not started by then can never start. fingerprint: as in `run_command`.
         Raises HostError where the host is unreachable.
         """
-        inventory = self.inventory
-        known = inventory[host]
-        if fingerprint and known.fingerprint != fingerprint:
-            raise HostKeyMismatchError(
-                f"the key of {host} in the inventory changed after the approval: the host was not "
-                "contacted"
-            )
+        known = self._get_unchanged_host(host, fingerprint)
         placed = marker.resolve(known.settings) if known.platform == "linux" else None
         if placed is None:
             return step_status.NO_STATUS
-        query = step_status.query_step_status(placed)
-        answer = self._run(inventory, known.for_changing, query.command)
-        if error := find_failure(query.command, answer, query.statuses):
-            raise error
-        return query.parse(answer.out)
+        return self._query_with_changer(known, step_status.query_step_status(placed))
+
+    def query_with_changer(self, host: str, query: Query[T], *, fingerprint: str = "") -> T:
+        """Run a query on a host with the login for changes. See run_query() and run_command()."""
+        return self._query_with_changer(self._get_unchanged_host(host, fingerprint), query)
+
+    def _get_unchanged_host(self, name: str, fingerprint: str) -> Host:
+        known = self.inventory[name]
+        if fingerprint and known.fingerprint != fingerprint:
+            raise HostKeyMismatchError(
+                f"the key of {name} in the inventory changed after the approval: the host was not "
+                "contacted"
+            )
+        return known
+
+    def _query_with_changer(self, host: Host, query: Query[T]) -> T:
+        answer = self._run(self.inventory, host.for_changing, query.command)
+        return _parse_answer(host.name, query, answer)
 
     def close(self) -> None:
         self._pool.close()

@@ -11,14 +11,26 @@ from dataclasses import dataclass, replace
 from connectors.command import Query, Shell
 from connectors.errors import ParseError
 from connectors.script import SCRIPTS_DIRECTORY, load_code
+from connectors.step_status import MarkerState, StepStatus
 from connectors.sudo import SudoRule
 
 PROGRAM_PATH = f"{SCRIPTS_DIRECTORY}/run-signed"
 PROGRAM_TEXT = f"{load_code('run-signed')}\n"
 SUDO_RULE = SudoRule(PROGRAM_PATH)
+_ARGV = ("sudo", "-n", "--", PROGRAM_PATH)
 _FILES = (PROGRAM_PATH, "/etc/keyturn/signers", "/etc/keyturn/floor")
 _RECORDED = re.compile(r"p (\S+)/([1-9]\d*)-(do|undo) (\d+) (\d+|unknown)", re.ASCII)
 _DIGEST = hashlib.sha256(PROGRAM_TEXT.encode()).hexdigest()
+
+# The exit status of the program where the step began before, and its end is not known.
+_BEGAN_ALREADY = 65
+_STATES = {
+    "never": MarkerState.WAITING,
+    "closed": MarkerState.GIVEN_UP,
+    "expired": MarkerState.GIVEN_UP,
+    "running": MarkerState.RUNNING,
+    "unknown": MarkerState.INTERRUPTED,
+}
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,7 @@ def frame_input(
     """Return what the program reads.
 
     Args:
-        action: do, undo or report.
+        action: do, undo, close or report.
         step: its number in the section.
         document: the text that people signed.
         section: the text of the steps on this host.
@@ -90,7 +102,7 @@ def parse_texts(lines: Iterable[str]) -> SignedTexts:
 
 def ask_history(days: int) -> Shell:
     """Return the command that has a host print what people did there without Keyturn."""
-    return Shell(("sudo", "-n", "--", PROGRAM_PATH), f"a history {days}\n")
+    return Shell(_ARGV, f"a history {days}\n")
 
 
 def parse_history(text: str) -> Sequence[RecordedStep]:
@@ -117,12 +129,64 @@ def _iterate_history(text: str) -> Iterator[RecordedStep]:
         )
 
 
-def sign_step(
-    command: Shell, step: int, document: str, section: str, signatures: Iterable[str]
-) -> Shell:
-    """Return the command that has a host run a step of a signed plan; see frame_input()."""
-    framed = frame_input("do", step, document, section, signatures)
-    return replace(command, argv=("sudo", "-n", "--", PROGRAM_PATH), stdin=framed)
+@dataclass(frozen=True)
+class SignedStep:
+    """A step of a plan, with what its host needs to check who signed it."""
+
+    number: int
+    """Its number in the section."""
+    texts: SignedTexts
+
+    def sign_command(self, command: Shell) -> Shell:
+        """Return the command that has the host run this step.
+
+        The host's own record takes the place of the marker: it runs the step once, and root keeps
+        how it ended.
+        """
+        framed = _frame(self.number, "do", self.texts)
+        return replace(command, argv=_ARGV, stdin=framed, marker=None, begun_status=_BEGAN_ALREADY)
+
+    def query_record(self) -> Query[StepStatus]:
+        """Query what the host's record says of the step. It needs no signatures."""
+        unsigned = replace(self.texts, signatures=())
+        framed = _frame(self.number, "report", unsigned)
+        return Query(Shell(_ARGV, stdin=framed), parse_record)
+
+    def query_after_closing(self) -> Query[StepStatus]:
+        """Have the host never begin the step, unless it has begun, and query its record."""
+        framed = _frame(self.number, "close", self.texts)
+        return Query(Shell(_ARGV, stdin=framed), parse_record)
+
+
+def _frame(number: int, action: str, texts: SignedTexts) -> str:
+    return frame_input(action, number, texts.document, texts.section, texts.signatures)
+
+
+def parse_record(text: str) -> StepStatus:
+    """Parse what the program prints of a step: how it ended, when, and what it printed."""
+    lines = text.splitlines()
+    ended = re.fullmatch(r"do (\d{1,3}|[a-z]+)", lines[0] if lines else "")
+    if ended is None or (not ended[1].isdigit() and ended[1] not in _STATES):
+        raise ParseError(f"the host printed {text[:100]!r} instead of the record of a step")
+    times = {
+        name: int(seconds)
+        for line in lines[2:5]
+        for name, seconds in re.findall(r"^(began|end|whole) (\d+)$", line)
+    }
+    is_known = ended[1].isdigit()
+    return StepStatus(
+        MarkerState.ENDED if is_known else _STATES[ended[1]],
+        status=int(ended[1]) if is_known else None,
+        started_at=times.get("began"),
+        ended_at=times.get("end"),
+        out=_join_lines(lines, "out "),
+        err=_join_lines(lines, "err "),
+        is_complete="whole" in times or not is_known,
+    )
+
+
+def _join_lines(lines: Iterable[str], prefix: str) -> str:
+    return "".join(f"{line.removeprefix(prefix)}\n" for line in lines if line.startswith(prefix))
 
 
 def query_enrolment() -> Query[Sequence[str]]:

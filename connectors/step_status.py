@@ -27,6 +27,12 @@ class MarkerState(StrEnum):
     """Like GONE, because the host was rebooted."""
     UNMARKED = "unmarked"
     """The host keeps no marker."""
+    WAITING = "waiting"
+    """Of an enrolled host: it has not begun, and still could."""
+    GIVEN_UP = "given up"
+    """Of an enrolled host: it has not begun, and never will."""
+    INTERRUPTED = "interrupted"
+    """Of an enrolled host: it began, and how it ended was not recorded."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,8 @@ class StepStatus:
     """The status of a step on its host."""
 
     state: MarkerState
-    uptime: float
-    """Seconds since the host booted."""
+    uptime: float = 0.0
+    """Seconds since the host booted; for CLOSED."""
     status: int | None = None
     """The exit status, if it has ended."""
     started_at: int | None = None
@@ -73,7 +79,7 @@ class StepStatus:
         return answer
 
 
-NO_STATUS = StepStatus(MarkerState.UNMARKED, 0.0)
+NO_STATUS = StepStatus(MarkerState.UNMARKED)
 
 _NUMBER = r"(\d+|-)"
 _FACTS = re.compile(

@@ -278,5 +278,8 @@ class ToyFleet:
             return StepStatus(MarkerState.CLOSED, uptime=1e9)
         return StepStatus(MarkerState.ENDED, uptime=1e9, status=answer.status, out=answer.out)
 
+    def query_with_changer(self, host: str, query: Query[T], /, **_: str) -> T:
+        raise AssertionError(f"{host} is not enrolled: {query}")
+
     def resolve_command(self, host: str, command: Command, /) -> Command:  # noqa: ARG002
         return command

@@ -25,7 +25,7 @@ from bot.workflow.open_probation import find_open_probation
 from connectors.command import Command, RunHooks, Shell
 from connectors.errors import HostError, UnreachableError, prefix_host
 from connectors.probation import find_kept_change, query_host_keys
-from connectors.run_signed import sign_step
+from connectors.run_signed import SignedStep, SignedTexts
 from runbooks import Refused
 
 log = logging.getLogger(__name__)
@@ -426,17 +426,27 @@ def check_vantage(context: WorkflowContext, name: str, command: Command) -> str:
 
 
 def add_signatures(context: WorkflowContext, intent: StepIntent, command: Command) -> Command:
-    """Return the command as its host wants it: an enrolled one with plan and signatures.
+    """Return the command as its host wants it: an enrolled one with plan and signatures."""
+    signed = find_signed_step(context, intent.run, intent.step_number)
+    if signed is None or not isinstance(command, Shell):
+        return command
+    return signed.sign_command(command)
+
+
+def find_signed_step(context: WorkflowContext, run: Run, step_number: int) -> SignedStep | None:
+    """Return what an enrolled host needs for a step; None for one that no such host runs.
 
     A part of a request for many hosts was signed with the whole.
     """
-    host = context.policies.get_policy().inventory[intent.step.host]
-    run = intent.run
-    if not host.signed or not isinstance(command, Shell) or run.plan is None:
-        return command
+    if run.plan is None:
+        return None
+    step = run.plan.steps[step_number - 1]
+    host = context.policies.get_policy().inventory[step.host]
+    if not host.signed or not isinstance(step.command, Shell):
+        return None
     with context.database.reading() as tx:
         signed = runs.get_run(tx, run.parent) if run.parent is not None else run
         signatures = list_signatures(tx, signed)
-    section, number = run.plan.find_section(intent.step_number)
+    section, number = run.plan.find_section(step_number)
     document = signed.plan.document if signed.plan else ""
-    return sign_step(command, number, document, section.text, signatures)
+    return SignedStep(number, SignedTexts(document, section.text, tuple(signatures)))

@@ -1,18 +1,20 @@
 """Reconcile steps with an unknown outcome by querying the host.
 
 A change on probation is waited for first: its host restores what was, or has kept the change.
-The host keeps a marker of each step (connectors.step_marker), which provides the outcome; the run
-is then verified like any other. Without a marker, planning again may show that nothing is left to
-do. Only where neither helps does the run wait for an owner.
+The host keeps a marker of each step (connectors.step_marker), which provides the outcome; an
+enrolled host has a record, which only root writes. The run is then verified like any other.
+Without either, planning again may show that nothing is left to do. Only where none of it helps
+does the run wait for an owner.
 """
 
 import threading
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from bot.audit import change_log, events
 from bot.db import leases, runs
 from bot.db.database import Transaction
-from bot.execution.executor import Executor, StepOutcome
+from bot.execution.executor import Executor, StepOutcome, find_signed_step
 from bot.execution.intent import build_step_marker
 from bot.execution.planner import RemainingWork, compute_remaining
 from bot.model.plan import PlannedStep
@@ -22,8 +24,9 @@ from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
 from bot.workflow.open_probation import OpenProbation, find_open_probation
 from connectors.command import Shell
-from connectors.errors import HostError
+from connectors.errors import CommandError, HostError
 from connectors.probation import DEVICE, ProbationStatus, query_probation
+from connectors.run_signed import SignedStep
 from connectors.step_marker import StepMarker
 from connectors.step_status import NO_STATUS, MarkerState, StepStatus
 from runbooks import Refused
@@ -273,14 +276,7 @@ class Reconciler:
     def _query_host(self, unknown_step: _UnknownStep) -> ReconcileResult:
         step = unknown_step.step
         try:
-            # Only a shell keeps markers. A BMC, which the host may know nothing of, has none.
-            found = (
-                self.context.fleet.query_step(
-                    step.host, unknown_step.marker, fingerprint=step.fingerprint
-                )
-                if isinstance(step.command, Shell)
-                else NO_STATUS
-            )
+            found = self._query_status(unknown_step)
         except HostError as error:
             return ReconcileResult(f"could not be asked: {error}", can_retry=True)
         result = interpret_marker(found, step, unknown_step.record, unknown_step.now)
@@ -291,6 +287,33 @@ class Reconciler:
             )
             return ReconcileResult(f"{words}: the policy was changed since", answer=result.answer)
         return result
+
+    def _query_status(self, unknown_step: _UnknownStep) -> StepStatus:
+        step, fleet = unknown_step.step, self.context.fleet
+        number = unknown_step.record.step_number
+        signed = find_signed_step(self.context, unknown_step.run, number)
+        if signed is not None:
+            return self._query_record(step, signed)
+        # Only a shell keeps markers. A BMC, which the host may know nothing of, has none.
+        if not isinstance(step.command, Shell):
+            return NO_STATUS
+        return fleet.query_step(step.host, unknown_step.marker, fingerprint=step.fingerprint)
+
+    def _query_record(self, step: PlannedStep, signed: SignedStep) -> StepStatus:
+        """Query the record of an enrolled host; a step that has not begun is given up there.
+
+        The host refuses that where a signature counts no more: then the step stays WAITING.
+        """
+        ask = partial(
+            self.context.fleet.query_with_changer, step.host, fingerprint=step.fingerprint
+        )
+        status = ask(signed.query_record())
+        if status.state is not MarkerState.WAITING:
+            return status
+        try:
+            return ask(signed.query_after_closing())
+        except CommandError:
+            return ask(signed.query_record())
 
     def _is_policy_changed(self, run: Run) -> bool:
         approved = run.plan.policy_version if run.plan else ""
@@ -390,6 +413,8 @@ def interpret_marker(
     )
     if marker.state is MarkerState.ENDED:
         return _interpret_ended_step(marker, step, answer)
+    if marker.state is MarkerState.GIVEN_UP:
+        return _describe_unstarted_step(answer)
     if marker.state is MarkerState.CLOSED:
         return _interpret_missing_marker(marker, seconds, answer)
     # A step that was about to start is recorded within seconds, or never.
@@ -408,8 +433,13 @@ _FATE_DESCRIPTIONS = {
     MarkerState.REBOOTED: "returned that the step started, and the host restarted before "
     "it finished",
     MarkerState.UNMARKED: "keeps no marker of the step",
+    MarkerState.WAITING: "returned that the step has not started, and still could: it refuses to "
+    "give it up until the plan expires",
+    MarkerState.INTERRUPTED: "returned that the step began, and has no record of how it ended",
 }
-_RETRYABLE_FATES = frozenset({MarkerState.STARTING, MarkerState.RUNNING, MarkerState.UNMARKED})
+_RETRYABLE_FATES = frozenset(
+    {MarkerState.STARTING, MarkerState.RUNNING, MarkerState.UNMARKED, MarkerState.WAITING}
+)
 
 
 def _interpret_missing_marker(
@@ -424,6 +454,10 @@ def _interpret_missing_marker(
         return ReconcileResult(
             "has no record of it any more, because hosts delete old markers", answer=answer
         )
+    return _describe_unstarted_step(answer)
+
+
+def _describe_unstarted_step(answer: events.HostAnswered) -> ReconcileResult:
     words = "returned that the step never started, and never will. It changed nothing"
     return ReconcileResult(words, StepState.FAILED, answer=answer, error="the step never started")
 

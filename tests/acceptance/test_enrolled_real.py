@@ -1,5 +1,6 @@
 """An enrolled host over a real sshd and sudo: who has Keyturn's logins changes nothing there."""
 
+import os
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -7,12 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from bot.db import runs
+from bot.execution.executor import find_signed_step
+from bot.execution.intent import build_step_marker
 from bot.model.approvals import ApprovalRequirements
 from bot.model.errors import InvalidRequestError
-from bot.model.run import RequestTerms, State
+from bot.model.run import RequestTerms, Run, State, StepState
 from bot.policy import Policy, PolicyRequest, Ruling
+from connectors.command import Shell
 from connectors.errors import CommandError
 from connectors.run_signed import PROGRAM_PATH
+from connectors.step_marker import MARKER_SETTING
 from tests.bot.harness import WEB
 from tests.bot.signing.ssh_key import SshKey
 from tests.playground.enrolled import EnrolledLogins
@@ -79,6 +85,68 @@ def test_host_refuses_what_a_keyturn_without_its_own_check_sends(
     assert run.state is State.FAILED
     assert "it needs the signatures of 2 people, and has those of no one" in run.summary
     assert gate.refused_agents == ()
+
+
+def _undo(gate: EnrolledService, run: Run) -> None:
+    undo = gate.wait(gate.service.request_undo(run.id, RequestTerms("dora", WEB)))
+    assert gate.sign_and_approve(undo).state is State.SUCCEEDED
+    assert gate.refused_agents == ()
+
+
+def test_outcome_of_a_step_is_what_the_record_of_root_says(gate: EnrolledService):
+    run = gate.request()
+    gate.sign_and_lose_power(run, "after")
+    done = gate.recover(run)
+    assert (done.state, gate.refused_agents) == (State.SUCCEEDED, ("Evil Bot/2",)), done.summary
+    with gate.database.reading() as tx:
+        (step,) = runs.list_steps(tx, run.id)
+    assert (step.state, step.exit_status) == (StepState.SUCCEEDED, 0)
+    _undo(gate, run)
+
+
+def test_step_that_never_reached_its_host_is_given_up_there(gate: EnrolledService):
+    run = gate.request()
+    gate.sign_and_lose_power(run, "before")
+    ended = gate.recover(run)
+    assert (ended.state, gate.refused_agents) == (State.FAILED, ())
+    assert "returned that the step never started, and never will" in ended.summary
+    # Also not when the network delivers it now.
+    command = find_signed_step(gate.harness.context, run, 1)
+    assert command
+    assert run.plan
+    shell = run.plan.steps[0].command
+    assert isinstance(shell, Shell)
+    with pytest.raises(CommandError, match="given up before it began"):
+        gate.fleet.run_command("web1", command.sign_command(shell))
+    assert gate.refused_agents == ()
+
+
+def test_outcome_is_unknown_where_the_host_lost_power_during_the_step(
+    gate: EnrolledService, sshd: EnrolledLogins
+):
+    run = gate.request()
+    gate.sign_and_lose_power(run, "after")
+    ended = max(sshd.record.glob("*/1-do/end"), key=lambda file: file.stat().st_mtime_ns)
+    ended.unlink()
+    Path(sshd.host().settings["nginx.agents"]).write_text("")
+    unknown = gate.recover(run)
+    assert unknown.state is State.UNKNOWN
+    assert "began, and has no record of how it ended" in unknown.summary
+
+
+def test_marker_that_the_login_forges_decides_nothing(gate: EnrolledService, sshd: EnrolledLogins):
+    """The login may write what it likes where markers are on other hosts."""
+    run = gate.request()
+    gate.sign_and_lose_power(run, "after")
+    markers = Path(sshd.host().settings[MARKER_SETTING])
+    with gate.database.reading() as tx:
+        marker = build_step_marker(tx, run, 1)
+    forged = markers / f"{marker.run}-1"
+    forged.mkdir()
+    (forged / "closed").write_text("asked\n")
+    os.chown(forged, 64001, 65534)
+    assert gate.recover(run).state is State.SUCCEEDED
+    _undo(gate, run)
 
 
 def test_key_of_the_changing_login_changes_nothing_without_signatures(gate: EnrolledService):

@@ -60,6 +60,8 @@ NO_LISTS = {
         ),
         "one object, which is understood or not",
     ),
+    "run_signed.parse_history": "what people signed: half of it would be another plan",
+    "run_signed.parse_texts": "what people signed: half of it would be another plan",
     "csf_grep.parse_entries": "it selects rows that are parsed already",
     "haproxy_limits.parse_config": "a configuration: other lines are about something else",
     "pingdom.parse_feed": "a feed with an odd line is refused as a whole",

@@ -2,19 +2,28 @@
 
 import hashlib
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from connectors.command import Shell
+from connectors.command import Answer, Shell
+from connectors.errors import AlreadyStartedError, CommandError, ParseError
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
 from connectors.run_signed import (
     PROGRAM_PATH,
     PROGRAM_TEXT,
+    SignedStep,
+    SignedTexts,
     frame_input,
     parse_enrolment,
+    parse_record,
     query_enrolment,
-    sign_step,
 )
+from connectors.step_marker import StepMarker
+from connectors.step_status import MarkerState, StepStatus
+from tests.playground.keys import make_key
 
 SIGNERS, FLOOR = "/etc/keyturn/signers", "/etc/keyturn/floor"
 DIGEST = hashlib.sha256(PROGRAM_TEXT.encode()).hexdigest()
@@ -28,9 +37,71 @@ def test_step_is_framed_line_by_line():
 
 def test_command_of_a_step_becomes_the_program_with_the_limits_of_the_step():
     step = Shell(("systemctl", "reload", "nginx"), error_pattern="failed", deadline=90)
-    sent = sign_step(step, 1, "d\n", "s\n", ())
+    step = replace(step, marker=StepMarker("f00d-7", 1))
+    sent = SignedStep(1, SignedTexts("d\n", "s\n")).sign_command(step)
     assert sent.argv == ("sudo", "-n", "--", PROGRAM_PATH)
     assert (sent.stdin, sent.error_pattern, sent.deadline) == ("a do 1\nd d\ns s\n", "failed", 90)
+    # The record of the host takes the place of the marker, which the login could forge.
+    assert sent.marker is None
+
+
+def test_record_is_read_without_signatures_and_closed_with_them():
+    step = SignedStep(2, SignedTexts("d\n", "s\n", ("g\n",)))
+    read, close = step.query_record().command, step.query_after_closing().command
+    assert isinstance(read, Shell)
+    assert isinstance(close, Shell)
+    assert (read.stdin, close.stdin) == ("a report 2\nd d\ns s\n", "a close 2\nd d\ns s\ng g\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("do never\nundo never\n", StepStatus(MarkerState.WAITING)),
+        ("do expired\nundo never\n", StepStatus(MarkerState.GIVEN_UP)),
+        (
+            "do closed\nundo never\nbegan 5\nend 5\n",
+            StepStatus(MarkerState.GIVEN_UP, 0, None, 5, 5),
+        ),
+        ("do running\nundo never\nbegan 5\n", StepStatus(MarkerState.RUNNING, 0, None, 5)),
+        ("do unknown\nundo 0\nbegan 5\n", StepStatus(MarkerState.INTERRUPTED, 0, None, 5)),
+        (
+            "do 3\nundo never\nbegan 5\nend 7\nwhole 8\nout one\nout end 9\nout \nerr two\n",
+            StepStatus(
+                MarkerState.ENDED, 0, 3, 5, 7, out="one\nend 9\n\n", err="two\n", is_complete=True
+            ),
+        ),
+        (
+            "do 0\nundo never\nbegan 5\nend 7\nout one\n",
+            StepStatus(MarkerState.ENDED, 0, 0, 5, 7, out="one\n", is_complete=False),
+        ),
+    ],
+)
+def test_record_of_a_step_is_read(text: str, status: StepStatus):
+    assert parse_record(text) == status
+
+
+@pytest.mark.parametrize(
+    "text", ["", "do\n", "do maybe\n", "undo 0\n", "do 0 1\n", "not run: x\n"]
+)
+def test_record_that_says_something_else_is_refused(text: str):
+    with pytest.raises(ParseError, match="instead of the record of a step"):
+        parse_record(text)
+
+
+def test_step_that_began_before_has_an_unknown_outcome():
+    class Pool:
+        def run(self, *_: object, **__: object) -> Answer:
+            return Answer(65, "")
+
+        def close(self) -> None: ...
+
+    entry = {"address": "web1", "user": "kt", "host_key": make_key().public, "area": "web"}
+    fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), Pool())
+    sent = SignedStep(1, SignedTexts("d\n", "s\n")).sign_command(Shell(("true",)))
+    with pytest.raises(AlreadyStartedError):
+        fleet.run_command("web1", sent)
+    with pytest.raises(CommandError):
+        fleet.run_command("web1", Shell(("true",)))
 
 
 def _write_lines(program: str = DIGEST, *more: str) -> str:

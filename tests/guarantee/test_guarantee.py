@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from connectors.run_signed import SignedTexts, parse_history
+from connectors.run_signed import SignedTexts, frame_input, parse_history
 from tests.guarantee.campaign import Broken, changes_without_protection, try_ways
-from tests.guarantee.signed_host import DAY, SignedHost, Step
+from tests.guarantee.signed_host import DAY, Outcome, SignedHost, Step
 from tests.guarantee.ways import TWINS, Twin, list_ways
 
 pytestmark = [
@@ -59,12 +59,9 @@ def test_signed_plan_runs_step_by_step_in_each_shell(host_of_each_shell: SignedH
         assert (done.status, done.error) == (0, "")
         assert done.out.decode() == steps[n - 1].stdin
     assert host.changed.read_text() == steps[0].stdin + steps[1].stdin
-    assert _report(host, document, section, signatures) == ["do 0", "undo never"]
+    assert _report(host, document, section) == ["do 0", "undo never"]
     undone = host.run(document, section, signatures, action="undo", step=2)
-    assert (undone.status, _report(host, document, section, signatures, 2)) == (
-        0,
-        ["do 0", "undo 0"],
-    )
+    assert (undone.status, _report(host, document, section, 2)) == (0, ["do 0", "undo 0"])
     log = (host.record / "log").read_text()
     assert "run 7, do 1, signed by dora stan: tee -a" in log
     assert [*host.record.glob("in.*")] == []
@@ -89,12 +86,111 @@ def test_host_tells_what_people_ran_without_keyturn(host_of_each_shell: SignedHo
     assert host.changes == 2
 
 
-def _report(
-    host: SignedHost, document: str, section: str, signatures: Sequence[str], step: int = 1
-) -> Sequence[str]:
-    done = host.run(document, section, signatures, action="report", step=step)
-    assert done.status == 0
-    return done.out.decode().splitlines()
+def _report(host: SignedHost, document: str, section: str, step: int = 1) -> Sequence[str]:
+    """Return what the record says of a step, which needs no signatures."""
+    done = host.run(document, section, [], action="report", step=step)
+    assert (done.status, done.error) == (0, "")
+    return done.out.decode().splitlines()[:2]
+
+
+def test_step_that_is_sent_again_answers_the_same_and_is_not_run_again(
+    host_of_each_shell: SignedHost,
+):
+    host = host_of_each_shell
+    code = f"echo changed >>{host.changed}; echo out; printf 'no end' >&2; exit 3"
+    section = host.make_section(Step(("sh", "-c", code)))
+    document = host.make_document(section)
+    signatures = host.sign(document)
+    answers = [host.run(document, section, signatures) for _ in range(3)]
+    assert answers == [Outcome(3, b"out\n", "no end")] * 3
+    assert host.changes == 1
+    done = host.run(document, section, [], action="report")
+    lines = done.out.decode().splitlines()
+    assert (lines[:2], lines[-2:]) == (["do 3", "undo never"], ["out out", "err no end"])
+    begun, ended, whole = (int(line.split()[1]) for line in lines[2:5])
+    assert begun <= ended <= whole <= time.time() + 1
+
+
+def test_record_tells_a_step_that_runs_from_one_that_was_killed(host_of_each_shell: SignedHost):
+    host = host_of_each_shell
+    os.mkfifo(host.root / "gate")
+    section = host.make_section(Step(("cat", str(host.root / "gate"))))
+    document = host.make_document(section)
+    sent = frame_input("do", 1, document, section, host.sign(document))
+    assert _report(host, document, section) == ["do never", "undo never"]
+    process = host.start()
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    process.stdin.write(sent.encode())
+    process.stdin.close()
+    with (host.root / "gate").open("w"):  # it opens once the step reads
+        assert _report(host, document, section) == ["do running", "undo never"]
+        again = host.send(sent.encode())
+        assert (again.status, again.out) == (65, b"")
+        process.kill()
+        process.wait()
+        # What it started goes on.
+        assert _report(host, document, section) == ["do running", "undo never"]
+    process.stdout.close()
+    process.stderr.close()
+    while (lines := _report(host, document, section))[0] == "do running":
+        time.sleep(0.02)
+    assert lines == ["do 0", "undo never"]
+    next(host.record.glob("*/1-do/end")).unlink()  # as if the host had lost power
+    assert _report(host, document, section) == ["do unknown", "undo never"]
+    assert host.send(sent.encode()).status == 65
+
+
+def test_step_goes_on_without_a_reader(host: SignedHost):
+    """The connection may end before the step does."""
+    host.reset()
+    code = f"seq 100000; seq 100000 >&2; echo changed >>{host.changed}"
+    section = host.make_section(Step(("sh", "-c", code)))
+    document = host.make_document(section)
+    process = host.start()
+    assert process.stdin
+    assert process.stdout
+    assert process.stderr
+    process.stdout.close()
+    process.stderr.close()
+    process.stdin.write(frame_input("do", 1, document, section, host.sign(document)).encode())
+    process.stdin.close()
+    process.wait(60)
+    assert _report(host, document, section) == ["do 0", "undo never"]
+    assert host.changes == 1
+    record = next(host.record.glob("*-*/1-do"))
+    assert {name: (record / name).stat().st_size for name in ("out", "err")} == {
+        "out": 588_895,
+        "err": 588_895,
+    }
+
+
+def test_step_is_given_up_only_by_signatures_and_only_before_it_began(host: SignedHost):
+    host.reset()
+    section = host.make_section(host.make_step(), host.make_step("second"))
+    document = host.make_document(section)
+    signatures = host.sign(document)
+    assert host.run(document, section, [], action="close").status == 64
+    assert host.run(document, section, signatures[:1], action="close").status == 64
+    assert host.run(document, section, signatures).status == 0
+    ended = host.run(document, section, signatures, action="close")
+    assert ended.out.decode().splitlines()[:2] == ["do 0", "undo never"]
+    closed = host.run(document, section, signatures, action="close", step=2)
+    assert closed.out.decode().splitlines()[:2] == ["do closed", "undo never"]
+    refused = host.run(document, section, signatures, step=2)
+    assert (refused.status, refused.error) == (
+        64,
+        "not run: step 2 was given up before it began\n",
+    )
+    assert host.changes == 1
+
+
+def test_record_of_a_plan_that_expired_says_that_a_step_never_will_begin(host: SignedHost):
+    host.reset()
+    section = host.make_section()
+    document = host.make_document(section, expires=str(int(time.time()) - 1))
+    assert _report(host, document, section) == ["do expired", "undo never"]
 
 
 def test_floor_lowers_and_raises_who_has_to_sign(host: SignedHost):
@@ -122,7 +218,7 @@ def test_step_that_fails_is_recorded_with_its_status(host: SignedHost):
     signatures = host.sign(document)
     assert host.run(document, section, signatures).status == 0
     assert host.run(document, section, signatures, step=2).status == 3
-    assert _report(host, document, section, signatures, 2) == ["do 3", "undo never"]
+    assert _report(host, document, section, 2) == ["do 3", "undo never"]
 
 
 def test_plans_that_expired_a_month_ago_are_forgotten_but_remembered_as_a_time(host: SignedHost):
@@ -132,8 +228,10 @@ def test_plans_that_expired_a_month_ago_are_forgotten_but_remembered_as_a_time(h
     old.mkdir()
     (old / "ends").write_text("1000\n")
     os.utime(old / "ends", (1000, 1000))
-    document = host.make_document(section)
-    assert host.run(document, section, host.sign(document)).status == 0
+    for nonce in ("1" * 32, "0" * 32):  # one plan of sixteen has the host look
+        assert old.exists()
+        document = host.make_document(section, nonce=nonce)
+        assert host.run(document, section, host.sign(document)).status == 0
     assert not old.exists()
     assert abs(int((host.record / "forgotten").read_text()) - (time.time() - 30 * DAY)) < 60
-    assert len(list(host.record.glob("*-*"))) == 1
+    assert len(list(host.record.glob("*-*"))) == 2

@@ -396,6 +396,14 @@ def _killed(host: SignedHost) -> None:
     host.run(*plan, step=2)
 
 
+def _given_up(host: SignedHost) -> None:
+    plan = _prepare(host)
+    host.run(*plan, action="close")
+    host.run(*plan)
+    host.run(*plan, step=2)
+    host.run(*plan, action="undo")
+
+
 def _record_removed(host: SignedHost) -> None:
     plan = _prepare(host)
     host.run(*plan)
@@ -431,6 +439,7 @@ def _run_again() -> Iterator[Way]:
     yield Way("a step after its undo", "again", _after_its_undo, allowed=3)
     yield Way("the second step after a failure", "again", _after_a_failure)
     yield Way("a plan that was killed", "again", _killed, allowed=1)
+    yield Way("a plan that was given up", "again", _given_up)
     yield Way("a plan whose record was removed", "again", _record_removed, allowed=1)
     yield Way("a plan from before a new record", "again", _record_began_anew, allowed=2)
     yield Way("a plan that was forgotten", "again", _forgotten, allowed=1)
@@ -635,6 +644,10 @@ def _use_other_words() -> Iterator[Way]:
         yield Way(f"words: {name}", "words", use(*words))
 
 
+_AGAIN = {
+    'if ! mkdir "$taken"': 'if ! mkdir -p "$taken"',
+    "\nanswer_again\ncheck_order": "\ncheck_order",
+}
 _UNVERIFIED = {'refuse "the signature by $who is': ': "the signature by $who is'}
 # Of each protection, the text of the program, and what stands there without it.
 TWINS = (
@@ -647,7 +660,7 @@ TWINS = (
         "only keys of the host's signers count",
         "an unknown person signed first",
         {
-            'refuse "signature $n is by a key that': 'who=dora; : "signature $n is by a key that',
+            '-) refuse "signature $n is by': '-) who=dora; : "signature $n is by',
             **_UNVERIFIED,
         },
     ),
@@ -679,12 +692,12 @@ TWINS = (
     Twin(
         "the steps are those of the plan",
         "other input",
-        {"^host $name $hash ": "^host $name [0-9a-f]* "},
+        {'[ "$found" != "$hash" ] ||': "[ -n x ] &&"},
     ),
     Twin(
         "the plan is for this host",
         "a plan for another host",
-        {"^host $name $hash ": "^host [a-z0-9]* $hash "},
+        {"&& host[2] == name": "&& host[2] ~ /^[a-z0-9]+$/"},
     ),
     Twin(
         "the plan is for the key of this host",
@@ -692,18 +705,25 @@ TWINS = (
         {'*) refuse "the plan is for a host with': '*) : "the plan is for a host with'},
     ),
     Twin(
-        "a plan expires", "a plan that has expired", {'[ "$now" -lt "$ends" ] ||': "[ -n x ] ||"}
+        "a plan expires",
+        "a plan that has expired",
+        {'[ "$now" -lt "$ends" ] || refuse': "[ -n x ] || refuse"},
     ),
     Twin(
         "a plan begins",
         "a plan of next year",
         {'[ "$now" -ge "$((begins - skew))" ] ||': "[ -n x ] ||"},
     ),
-    Twin("a step runs once", "a plan again", {'if ! mkdir "$plan': 'if ! mkdir -p "$plan'}),
+    Twin("a step runs once", "a plan again", _AGAIN),
+    Twin(
+        "a step that was given up never runs",
+        "a plan that was given up",
+        {"{ begin && record_end closed; } ||": "[ -n x ] ||"},
+    ),
     Twin(
         "one of several at once",
         "a plan six times at once",
-        {'if ! mkdir "$plan': 'if ! mkdir -p "$plan'},
+        _AGAIN,
     ),
     Twin(
         "steps run in order",
@@ -713,7 +733,7 @@ TWINS = (
     Twin(
         "an undo needs its step",
         "the undo first",
-        {'[ -d "$plan/$number-do" ] || refuse': "[ -n x ] || refuse"},
+        {"in '' | closed) refuse \"step $number did": 'in x) refuse "step $number did'},
     ),
     Twin(
         "no plan is older than the record",

@@ -3,7 +3,7 @@
 import os
 import tempfile
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ruamel.yaml import YAML
@@ -16,6 +16,7 @@ from bot.model.signing import SigningKey
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors import nginx_agents
+from connectors.command import NO_HOOKS, Answer, Command, RunHooks
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from connectors.step_marker import MARKER_SETTING
@@ -59,6 +60,26 @@ def open_enrolled_host(keys: Mapping[str, SshKey]) -> Generator[EnrolledLogins]:
             yield host
 
 
+class PowerCut(BaseException):
+    """The machine of Keyturn stops, before a step reaches its host or after the step ended."""
+
+
+class MortalFleet(Fleet):
+    """A fleet whose process stops at the next command. cut: "", before or after."""
+
+    cut = ""
+
+    def run_command(
+        self, host: str, command: Command, *, fingerprint: str = "", hooks: RunHooks = NO_HOOKS
+    ) -> Answer:
+        if self.cut == "before":
+            raise PowerCut
+        answer = super().run_command(host, command, fingerprint=fingerprint, hooks=hooks)
+        if self.cut == "after":
+            raise PowerCut
+        return answer
+
+
 class EnrolledService:
     """The service with the enrolled host, whose runs go as far as they go at once."""
 
@@ -74,7 +95,7 @@ class EnrolledService:
         self.database = Database(f"sqlite:///{directory / 'keyturn.db'}", self.log_key)
         migrations.upgrade_schema(self.database)
         self.queue = ManualDispatcher()
-        self.fleet = Fleet(self.policies.get_policy().inventory, SshPool(directory))
+        self.fleet = MortalFleet(self.policies.get_policy().inventory, SshPool(directory))
         context = WorkflowContext(self.database, self.policies, self.fleet, self.queue)
         self.service = KeyturnService(context)
         # Its fleet of toys is not that of the context.
@@ -101,6 +122,20 @@ class EnrolledService:
         self.sign_request(run)
         signature = self.sign(run, "olga")
         self.service.approve_run(run.id, person="olga", digest=run.digest, signature=signature)
+        return self.wait(run)
+
+    def sign_and_lose_power(self, run: Run, cut: str) -> None:
+        """Run a signed plan until the machine of Keyturn stops."""
+        self.fleet.cut = cut
+        with suppress(PowerCut):
+            self.sign_and_approve(run)
+            raise AssertionError("nothing was sent")
+        self.fleet.cut = ""
+
+    def recover(self, run: Run) -> Run:
+        """Start again, and ask the host what became of a run."""
+        self.service.advancer.recover_unfinished_runs()
+        self.service.advancer.wake_stalled_runs()
         return self.wait(run)
 
     @property

@@ -409,6 +409,10 @@ _STEP = PlannedStep("Do it", "lb1", "", Shell(("true",)), None, "no need")
         (StepStatus(MarkerState.RUNNING, uptime=1e9), 9000, StepState.UNKNOWN, True),
         (StepStatus(MarkerState.GONE, uptime=1e9), 60, StepState.UNKNOWN, False),
         (StepStatus(MarkerState.REBOOTED, uptime=5), 60, StepState.UNKNOWN, False),
+        # An enrolled host remembers for good, and says what it knows.
+        (StepStatus(MarkerState.GIVEN_UP), 7 * 86400, StepState.FAILED, False),
+        (StepStatus(MarkerState.INTERRUPTED), 60, StepState.UNKNOWN, False),
+        (StepStatus(MarkerState.WAITING), 9000, StepState.UNKNOWN, True),
         (StepStatus(MarkerState.ENDED, uptime=5, status=0), 60, StepState.SUCCEEDED, False),
         (StepStatus(MarkerState.ENDED, uptime=5, status=1), 60, StepState.FAILED, False),
         # It was stopped from outside, or ran out of time: how far it came, nobody knows.
