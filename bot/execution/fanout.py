@@ -157,12 +157,16 @@ def _submit_combined_plan(
 
 
 def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run:
-    """Start the parent run. Each child still passes the gate by itself."""
+    """Start the parent run unless a freeze holds it. Each child still passes the gate itself."""
     policy: Policy = context.policies.get_policy()
     try:
         counted = gate.authorise_run(context, tx, parent, policy)
     except gate.GateRefused as refusal:
         return gate.end_refused_run(context, tx, parent, refusal)
+    freeze = gate.find_blocking_freeze(tx, parent, policy)
+    if freeze is not None:
+        gate.record_waiting(tx, parent, freeze)
+        return parent
     gate.record_review_requirement(context, tx, parent, policy, counted)
     starting = runs.move_run(tx, parent, State.STARTING)
     change_log.append_entry(tx, events.Started(digest=parent.digest), run=parent)

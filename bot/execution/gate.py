@@ -82,7 +82,7 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
-        freeze = _find_blocking_freeze(tx, run, policy)
+        freeze = find_blocking_freeze(tx, run, policy)
         if freeze is not None:
             record_waiting(tx, run, freeze)
             return None
@@ -144,7 +144,7 @@ def pass_gate(
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
-        freeze = _find_blocking_freeze(tx, run, policy)
+        freeze = find_blocking_freeze(tx, run, policy)
         if freeze is not None:
             release_host_lock(context, tx, run)
             record_waiting(tx, runs.move_run(tx, run, State.QUEUED), freeze)
@@ -174,7 +174,7 @@ def pass_gate(
         return intent
 
 
-def _find_blocking_freeze(tx: Transaction, run: Run, policy: Policy) -> Waiting | None:
+def find_blocking_freeze(tx: Transaction, run: Run, policy: Policy) -> Waiting | None:
     """Return the freeze that holds the run; None if none does, or break-glass is active."""
     freeze = policy.find_freeze(host=run.host, runbook=run.runbook, now=tx.now)
     is_bypassed = freeze and break_glass_rules.is_break_glass_active(tx, policy, run)

@@ -23,6 +23,7 @@ NO_APPROVER = "no one under the current policy"
 _LOWER_BOUND = (
     "A rule depends on the redundancy that the plan leaves: it may require more, or refuse."
 )
+_SEVERAL_AREAS = "The hosts are in areas with different owners: request each area separately."
 
 
 @dataclass(frozen=True)
@@ -222,7 +223,7 @@ class Preview:
         """Return the preview in sentences. subject: the person's name, or `You`."""
         if self.stop:
             return [describe_ending_stop(self.stop)]
-        sentences: list[str] = []
+        sentences = [_SEVERAL_AREAS] if len(self.areas) > 1 else []
         for area in self.areas:
             lead = f"On {', '.join(area.hosts)} ({area.area}): "
             first, *rest = _describe_area(area, subject=subject, usual_wait=self.usual_wait)
@@ -354,12 +355,22 @@ def evaluate_area(
 ) -> AreaEvaluation:
     """Evaluate a request as it is made, without a plan, and as far as is known with its plan.
 
+    A check changes nothing: it waits for no approval, whatever the rules say.
+
     can_be_undone: whether the steps of the runbook usually have an undo.
     """
     hosts = request.hosts or (request.host,)
     area = policy.join_area_titles(sorted({policy.get_area(host).name for host in hosts}))
     if request.kind == "check":
-        return AreaEvaluation(area, hosts, evaluate_request(policy, request), request=request)
+        evaluation = evaluate_request(policy, request)
+        if evaluation.allowed:
+            evaluation = Evaluation(
+                allowed=True,
+                policy_notes=evaluation.policy_notes,
+                can_view=evaluation.can_view,
+                requires_ticket=evaluation.requires_ticket,
+            )
+        return AreaEvaluation(area, hosts, evaluation, request=request)
     request = replace(request, reversible=can_be_undone)
     evaluation = _evaluate_with_plan(policy, request)
     irreversible = _evaluate_with_plan(policy, replace(request, reversible=False))

@@ -79,8 +79,9 @@ def test_policy_explain_shows_the_approvers_of_each_area(place: Path):
     result = run("explain", "olga", "service", "restart", "lb*", "nas1", "nginx")
     assert result.exit_code == 0
     lines = result.output.splitlines()
-    assert lines[0].startswith("On lb1, lb2 (the edge): Needs 1 approval")
-    assert "Adam Admin." in lines[0]
+    assert "request each area separately" in lines[0]
+    assert lines[1].startswith("On lb1, lb2 (the edge): Needs 1 approval")
+    assert "Adam Admin." in lines[1]
     assert any(
         line.startswith("On nas1 (storage): ") and "Stan Storage." in line for line in lines
     )

@@ -13,7 +13,7 @@ from bot.integrations import webhook_queue
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import NEEDS_ATTENTION, RequestTerms, Run, State
-from bot.model.run_states import describe_outcome
+from bot.model.run_states import describe_outcome, is_on_hold
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import Policy
 from bot.policy.explain import PreviewQuestion, evaluate_preview
@@ -563,13 +563,18 @@ def test_wrong_name_in_a_list_of_hosts_is_reported(crowd: Harness):
             )
 
 
-def test_freeze_holds_every_child_run_until_it_ends(crowd: Harness):
+def test_freeze_holds_a_fan_out_until_it_ends(crowd: Harness):
     freezing = crowd.policies.path / "freezes.yaml"
     freezing.write_text(
         'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
     )
     run = _request_on_hosts(crowd, NAMES[:3])
-    crowd.approve(run)
+    held = crowd.approve(run)
+    for _ in range(3):
+        crowd.service.advancer.wake_stalled_runs()
+        crowd.run_queued_work()
+    assert (held.state, is_on_hold(held)) == (State.QUEUED, True)
+    assert crowd.list_entry_kinds(run).count("on hold") == 1
     assert crowd.fleet.sent == []
     crowd.policies.get_policy().freezes = FreezeList()
     crowd.service.advancer.wake_stalled_runs()
