@@ -136,6 +136,9 @@ class Shell:
     """Seconds after which the host stops the command."""
     new_connection: bool = False
     """Whether to open a connection for it alone: success proves that logins still work."""
+    enrolled_argv: tuple[Word | Script, ...] = field(default=(), compare=False, repr=False)
+    """What runs in place of argv, as root, on a host that checks signatures: the login could
+    change the host by what argv opens."""
     note: str = field(default="", compare=False, repr=False)
     """What the host writes to its own log before it starts the command."""
     marker: StepMarker | None = field(default=None, compare=False, repr=False)
@@ -175,6 +178,13 @@ class Shell:
         """Return the command as a program of root runs it, with the host's installed scripts."""
         words = _resolve_argv(self.argv, settings, installed=self.root)
         return replace(self, argv=words, root=False)
+
+    @property
+    def for_enrolled_host(self) -> "Shell":
+        """The query as a host that checks signatures runs it."""
+        if not self.enrolled_argv:
+            return self
+        return replace(self, argv=self.enrolled_argv, enrolled_argv=(), root=True)
 
     @property
     def words(self) -> tuple[str, ...]:

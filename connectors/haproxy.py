@@ -5,6 +5,8 @@ the login a socket of its own with only the rights it needs, in the `global` sec
 
     stats socket /run/haproxy/keyturn.sock mode 660 group keyturn level operator
 
+A host that checks signatures lets no login open such a socket: there a script of root reads.
+
 HAProxy returns errors as text, and socat exits with status 0 all the same.
 """
 
@@ -16,6 +18,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from connectors.command import Hint, Query, QueryRunner, Setting, Shell, quote_text
 from connectors.errors import CommandError, ParseError
 from connectors.haproxy_peers import Peer, parse_peers
+from connectors.script import load_script
 from connectors.stick_table import (
     NEEDS_OPERATOR,
     NO_ANSWER,
@@ -28,6 +31,7 @@ from connectors.stick_table import (
     parse_heads,
     parse_table,
 )
+from connectors.sudo import SudoRule
 
 # Without UNIX-CONNECT socat would open any file, and write to it. socat splits addresses at
 # commas, exclamation marks and colons.
@@ -91,6 +95,9 @@ _NOT_KEPT = re.compile(r"Unknown data type|Data type not stored in this table")
 
 # The highest value of a filter: no entry is above it, so only the head is returned.
 _MAX_VALUE = "9223372036854775807"
+
+_SHOW = load_script("haproxy-show", argument_count=1)
+SUDO = (SudoRule(_SHOW, _SOCKET, read_only=True, enrolled=True),)
 
 
 class UnsafeWordError(ValueError):
@@ -270,6 +277,7 @@ def _make_command(*words: str, refused: str = _REFUSED_QUERY) -> Shell:
         stdin=_format_line(*words),
         error_pattern=refused,
         hints=_HINTS,
+        enrolled_argv=(_SHOW, _SOCKET) if words[0] == "show" else (),
     )
 
 

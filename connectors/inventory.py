@@ -45,6 +45,7 @@ Platform = Literal[
 Name = Annotated[str, Field(pattern=_NAME)]
 Clean = Annotated[str, AfterValidator(refuse_invisible)]
 UserName = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_-]{0,31}$")]
+SudoUser = Annotated[str, Field(pattern=r"^%?[a-z_][a-z0-9_-]{0,31}$")]
 
 
 def _refuse_unknown_zone(name: str) -> str:
@@ -199,6 +200,9 @@ class Host(BaseModel):
     """Whether scripts that sudo runs are files there: `keyturn sudoers HOST --scripts`."""
     signed: bool = False
     """Whether the host itself checks who signed each change: `keyturn host-files HOST`."""
+    offline_logins: Sequence[SudoUser] = ()
+    """Logins of people, and groups such as %ops, that may have an enrolled host run signed plans
+    without Keyturn: `keyturn offline`."""
     platform: Platform = "linux"
     """linux, snmp, hp_msa, or the command line of a network device; frr is FRR's vtysh."""
     snmp: Snmp | None = None
@@ -341,7 +345,11 @@ class Host(BaseModel):
         if isinstance(command, Shell):
             if self.platform == "linux":
                 by_sudo = self.user != "root"
-                return command.resolve(self.settings, sudo=by_sudo, scripts=self.scripts)
+                if self.signed:
+                    command, scripts = command.for_enrolled_host, True
+                else:
+                    scripts = self.scripts
+                return command.resolve(self.settings, sudo=by_sudo, scripts=scripts)
             raise SetupError(
                 f"{self.name} is a network device ({self.platform}) without a shell: use a "
                 "runbook for network devices. Nothing was sent"

@@ -184,6 +184,7 @@ class SudoRule:
         risk: what someone with the login's key could do with it that no runbook does; "" for
             nothing.
         optional: whether its runbooks work where the program is not installed.
+        enrolled: whether only hosts that check signatures need it.
     """
 
     def __init__(
@@ -193,8 +194,10 @@ class SudoRule:
         read_only: bool = False,
         risk: str = "",
         optional: bool = False,
+        enrolled: bool = False,
     ) -> None:
         self.read_only = read_only
+        self.enrolled = enrolled
         self.optional = optional
         self.risk = risk
         self.script = program if isinstance(program, Script) else None
@@ -221,7 +224,7 @@ class SudoRule:
             return self
         words = _expand_scripts(self._given, installed=True)
         rule = SudoRule(self.script.path, *words, read_only=self.read_only, risk=self.risk)
-        rule.scripts = self.scripts
+        rule.scripts, rule.enrolled = self.scripts, self.enrolled
         return rule
 
     def list_paths(self, settings: Mapping[str, str]) -> tuple[str, ...]:

@@ -76,6 +76,7 @@ def list_host_sudo_grants(
     if runbooks is None:
         runbooks = select_host_runbooks(host, load_catalogue())
     rules = list_sudo_grants(runbooks)
+    rules = tuple(each for each in rules if host.signed or not each.rule.enrolled)
     if host.scripts or host.signed:
         rules = tuple(replace(each, rule=each.rule.for_installed_scripts) for each in rules)
     if host.signed:
@@ -87,7 +88,11 @@ def list_host_sudo_grants(
 def group_grants_by_login(
     host: Host, grants: Iterable[SudoGrant]
 ) -> Mapping[str, tuple[SudoGrant, ...]]:
-    """Return the rules of each login other than root; queries use the reader login."""
+    """Return the rules of each login other than root; queries use the reader login.
+
+    People who change an enrolled host without Keyturn may do there what Keyturn may, with logins
+    of their own: the program of the host trusts signatures, not logins.
+    """
     reader = host.for_reading.user
     rules = list(grants)
     whose = {
@@ -99,6 +104,8 @@ def group_grants_by_login(
         )
         for user in (reader, host.user)
     }
+    if host.signed:
+        whose |= {login: tuple(rules) for login in host.offline_logins}
     return {user: its for user, its in whose.items() if its and user != "root"}
 
 
@@ -193,7 +200,8 @@ def format_install_program(host: Host, more: str = "") -> str:
     installed = host.model_copy(update={"scripts": True})
     granted = list_host_sudo_grants(installed)
     # A signed plan names the scripts of its steps, which no sudo rule does.
-    needed = list_scripts(list_host_sudo_grants(installed.model_copy(update={"signed": False})))
+    changing = list_host_sudo_grants(installed.model_copy(update={"signed": False}))
+    needed = list_scripts([*granted, *changing])
     kept = " ".join([*(script.path for script in needed), run_signed.PROGRAM_PATH])
     return _INSTALL_PROGRAM.format(
         host=host.name,

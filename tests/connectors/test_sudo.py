@@ -31,6 +31,7 @@ from connectors import (
     csf_list,
     disk_write,
     exim,
+    haproxy,
     hidepid,
     history,
     mounts,
@@ -107,6 +108,7 @@ RUNBOOK_COMMANDS: tuple[Shell | Query[Any], ...] = (
     disk_write.delete_result(),
     history.query_sudo(datetime(2026, 1, 1, tzinfo=UTC)),
     history.query_journal_logins(datetime(2026, 1, 1, tzinfo=UTC)),
+    Query(cast("Shell", haproxy.query_peers().command).for_enrolled_host, str),
     exim.query_queue(),
     *(exim.remove_messages(["1xUjtg-00023k-1P"]), exim.retry_message("1xUjtg-00023k-1P")),
     postfix.query_queue(),
@@ -903,7 +905,8 @@ def test_sudo_script_refuses_a_udev_rule_with_values_that_no_runbook_sets(
 def test_sudo_grants_of_a_runbook_are_those_of_its_connectors():
     meant = {words: load_catalogue()[words] for words in ("zfs scrub start", "abusers show")}
     granted = sudo_rules.list_sudo_grants(meant)
-    assert {grant.dialect for grant in granted} == {"zfs"}
-    assert {grant.runbooks for grant in granted} == {("zfs scrub start",)}
-    assert sudo_rules.list_sudo_grants({"abusers show": load_catalogue()["abusers show"]}) == ()
+    assert {grant.dialect for grant in granted} == {"haproxy", "zfs"}
+    assert {grant.runbooks for grant in granted} == {("abusers show",), ("zfs scrub start",)}
+    (grant,) = sudo_rules.list_sudo_grants({"abusers show": load_catalogue()["abusers show"]})
+    assert grant.rule.enrolled
     assert len(DIALECTS) > len(RULES)

@@ -6,13 +6,17 @@ import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from bot.hosts import sudo_rules
 from bot.hosts.host_files import Signer, format_enrolment, format_floor, format_signers
+from connectors import haproxy, openvpn
+from connectors.command import Shell
 from connectors.inventory import Host
 from connectors.run_signed import PROGRAM_PATH, PROGRAM_TEXT
+from runbooks import load_catalogue
 from tests.cli_process import run_keyturn_with_policy
 from tests.playground.keys import make_key
 from tests.policies import give_signing_key, write_policy
@@ -132,6 +136,44 @@ def test_sudo_lets_the_changing_login_of_an_enrolled_host_start_one_program():
     assert len(sudo_rules.list_host_sudo_grants(HOST)) > len(
         sudo_rules.list_host_sudo_grants(signed)
     )
+
+
+def test_sudo_lets_people_of_an_enrolled_host_do_what_keyturn_may():
+    people = HOST.model_copy(update={"signed": True, "offline_logins": ("%ops", "olga")})
+    lines = sudo_rules.format_sudoers(people, sudo_rules.list_host_sudo_grants(people))
+    for login in ("keyturn", "%ops", "olga"):
+        assert f'{login} ALL=(root) NOPASSWD: {PROGRAM_PATH} ""' in lines.splitlines()
+    assert (
+        _list_rules(lines, "%ops") == _list_rules(lines, "olga") == _list_rules(lines, "keyturn")
+    )
+    unsigned = people.model_copy(update={"signed": False})
+    assert "ops" not in sudo_rules.format_sudoers(
+        unsigned, sudo_rules.list_host_sudo_grants(unsigned)
+    )
+
+
+def _list_rules(lines: str, login: str) -> list[str]:
+    return [
+        line.removeprefix(f"{login} ")
+        for line in lines.splitlines()
+        if line.startswith(f"{login} ALL=")
+    ]
+
+
+def test_queries_of_an_enrolled_host_are_those_that_its_sudo_permits():
+    """Also where the inventory does not say that scripts are there: enrolment installs them."""
+    signed = HOST.model_copy(update={"signed": True})
+    granted = sudo_rules.list_host_sudo_grants(signed, load_catalogue())
+    rules = [grant.rule for grant in granted]
+    for query in (openvpn.query_status(), haproxy.query_tables()):
+        command = signed.resolve(cast("Shell", query.command))
+        assert isinstance(command, Shell)
+        assert command.argv[:3] == ("sudo", "-n", "--")
+        assert any(rule.is_allowed(command.words[3:], {}) for rule in rules), command
+    plain = HOST.resolve(cast("Shell", haproxy.query_tables().command))
+    assert isinstance(plain, Shell)
+    assert plain.argv[0] == "socat"
+    assert not any(grant.rule.enrolled for grant in sudo_rules.list_host_sudo_grants(HOST))
 
 
 @pytest.mark.parametrize("changed", [{"user": "root"}, {"platform": "cisco_ios"}])
