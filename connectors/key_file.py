@@ -3,14 +3,17 @@
 import os
 import stat
 import threading
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
+from typing import TypeAlias
 
 import paramiko
 
 from connectors.errors import SetupError
 from connectors.permissions import find_other_owner
 
+LoadKey: TypeAlias = Callable[[Path], paramiko.PKey]
 # What changes with a file: its inode, its size, and its times of modification and change.
 _Version = tuple[int, int, int, int]
 # A hundred connections at a time mostly use one key: it is parsed once.
@@ -38,6 +41,20 @@ def load_key(path: Path) -> paramiko.PKey:
         raise SetupError(f"cannot read the key file {path}: chown it to Keyturn's user")
     with _PARSING:
         return _parse_key(path, _read_version(path), _read_version(Path(f"{path}-cert.pub")))
+
+
+def load_own_key(path: Path) -> paramiko.PKey:
+    """Return a person's own key: from their agent if it holds it, otherwise from the file.
+
+    path: the private key, or the public key of one in the agent. Raises SetupError.
+    """
+    public = path if path.suffix == ".pub" else path.with_name(f"{path.name}.pub")
+    try:
+        wanted = public.read_text().split()[1:2]
+    except OSError:
+        wanted = []
+    held = (key for key in paramiko.Agent().get_keys() if [key.get_base64()] == wanted)
+    return next(held, None) or load_key(path)
 
 
 def _read_version(path: Path) -> _Version | None:

@@ -7,6 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from connectors.command import Query, Shell
 from connectors.errors import ParseError
@@ -100,13 +101,13 @@ def parse_texts(lines: Iterable[str]) -> SignedTexts:
     return SignedTexts("".join(found["d"]), "".join(found["s"]), signatures)
 
 
-def ask_history(days: int) -> Shell:
-    """Return the command that has a host print what people did there without Keyturn."""
-    return Shell(_ARGV, f"a history {days}\n")
+def query_history(days: int) -> Query[Sequence[RecordedStep]]:
+    """Query what people did on a host without Keyturn, for the login for changes."""
+    return Query(Shell(_ARGV, f"a history {days}\n"), parse_history)
 
 
 def parse_history(text: str) -> Sequence[RecordedStep]:
-    """Parse the answer to ask_history(), oldest step first. Raises ParseError."""
+    """Parse the record of a host, oldest step first. Raises ParseError."""
     return sorted(_iterate_history(text), key=lambda step: (step.began_at, step.number))
 
 
@@ -115,7 +116,7 @@ def _iterate_history(text: str) -> Iterator[RecordedStep]:
     starts = [n for n, line in enumerate(lines) if line.startswith("p ")]
     if lines and starts[:1] != [0]:
         raise ParseError("the record of the host does not begin with a step")
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in pairwise([*starts, len(lines)]):
         found = _RECORDED.fullmatch(lines[start])
         if found is None or not lines[start + 1 : end]:
             raise ParseError(f"“{lines[start][:80]}” is no step of the record of a host")

@@ -50,7 +50,12 @@ _PROBE_STATUS = 73
 
 
 def connect(
-    host: Host, keys: Path, limits: SshLimits | None = None, *, via: "SshSession | None" = None
+    host: Host,
+    keys: Path,
+    limits: SshLimits | None = None,
+    *,
+    via: "SshSession | None" = None,
+    load_key: key_file.LoadKey = key_file.load_key,
 ) -> "SshSession":
     """Connect to *host* and log in.
 
@@ -59,12 +64,13 @@ def connect(
         keys: the directory that key files are relative to.
         limits: timeouts and sizes.
         via: the connection to the jump host.
+        load_key: returns the key of a file.
 
     Raises:
         HostError: the host is unreachable, its key does not match, or it refuses the login.
     """
     limits = limits or SshLimits()
-    key = key_file.load_key(keys / host.key)
+    key = load_key(keys / host.key)
     below = via.open_tunnel(host) if via else open_tcp_connection(host, limits)
     return SshSession(host, *open_transport(host, key, limits, below), limits, via=via)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
-from connectors import device, ssh
+from connectors import device, key_file, ssh
 from connectors.api_client import ApiClient
 from connectors.command import (
     NO_HOOKS,
@@ -101,6 +101,8 @@ class SshPool:
         self._fetcher = fetcher or Fetcher(keys)
         self._api_client = api_client or ApiClient(keys)
         self._keys = keys
+        # Returns the key of a file for a login over SSH.
+        self.load_key: key_file.LoadKey = key_file.load_key
         self._per_host = per_host
         self._patience = patience
         self._idle = idle
@@ -294,8 +296,12 @@ class SshPool:
                 f"{host.name} has a network device as its jump host: set `jump` in the inventory "
                 "to a host with SSH"
             )
-        connect = ssh.connect if host.platform == "linux" else device.connect
-        return self._retry_when_busy(lambda: connect(host, self._keys, self._limits, via=via))
+        keys, limits = self._keys, self._limits
+        if host.platform != "linux":
+            return self._retry_when_busy(lambda: device.connect(host, keys, limits, via=via))
+        return self._retry_when_busy(
+            lambda: ssh.connect(host, keys, limits, via=via, load_key=self.load_key)
+        )
 
     def _retry_when_busy(self, act: Callable[[], T]) -> T:
         """Call *act*, and retry a little later if the host was busy."""

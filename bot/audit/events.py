@@ -899,6 +899,35 @@ class DriftAnswerRefused(
     key: str
 
 
+# --- changes while Keyturn was down ---
+
+
+class ChangedOffline(_OfPlanWithReason, kind="changed offline"):
+    """People had an enrolled host run a plan that they signed, while Keyturn was down."""
+
+    request: str
+    runbook: str
+    values: Mapping[str, str]
+    plan: Document
+    signers: tuple[PersonId, ...]
+    signing_keys: tuple[str, ...]
+    signatures: tuple[str, ...]
+    # By action and number: when it began by the clock of the host, in seconds, and how it ended.
+    steps: Document
+    occurred_at: int
+
+    def get_shown(self) -> EventText:
+        return EventText("Changed offline, signed by {signers}", "{request}", Tone.INFO, "key")
+
+
+class OfflineRecordInvalid(
+    _OfPlanWithReason,
+    kind="offline record invalid",
+    shown=EventText("Run on {host} without valid signatures", _REASON, Tone.DANGER, "alert"),
+):
+    """An enrolled host ran something without Keyturn, and the record of it does not verify."""
+
+
 # --- output ---
 
 

@@ -30,6 +30,7 @@ _KINDS_OUTSIDE_RUNS = {
     events.DriftAdopted.kind,
     events.DriftExpected.kind,
 }
+_OFFLINE_KINDS = {events.ChangedOffline.kind, events.OfflineRecordInvalid.kind}
 _DRIFT_TITLES: Mapping[str, str] = {
     DriftState.CHANGED: "changed outside Keyturn",
     DriftState.MISSING: "is missing on the host",
@@ -98,6 +99,7 @@ def build_timeline(
     found += _iterate_check_events(tx, entries, host_pattern)
     found += _iterate_drift_events(entries, host_pattern)
     found += _iterate_external_events(entries, host_pattern)
+    found += _iterate_offline_events(entries, host_pattern)
     found += [
         _build_global_event(entry) for entry in entries if entry.kind in _GLOBAL_EVENT_TITLES
     ]
@@ -311,6 +313,26 @@ def _iterate_external_events(
                 entry.seq,
                 outcome=event.detail,
             )
+
+
+def _iterate_offline_events(
+    entries: Iterable[Entry], host_pattern: str
+) -> Iterable[TimelineEvent]:
+    """Yield what enrolled hosts ran without Keyturn."""
+    for entry in entries:
+        if entry.kind not in _OFFLINE_KINDS or not _matches_any_pattern(entry.host, host_pattern):
+            continue
+        event, at = entry.event, entry.at
+        if isinstance(event, events.ChangedOffline):
+            what, at = f"{event.request}, offline", event.occurred_at
+            outcome = f"signed by {', '.join(event.signers)}"
+        elif isinstance(event, events.OfflineRecordInvalid):
+            what, outcome = "an offline change whose record does not verify", event.reason
+        else:
+            continue
+        yield TimelineEvent(
+            at, 0, 1, what, (entry.host,), entry.person, None, entry.kind, entry.seq, outcome
+        )
 
 
 def _build_global_event(entry: Entry) -> TimelineEvent:

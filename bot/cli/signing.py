@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from bot.model.plan import ResolvedPlan
 
 _KEY_NAMES = ("id_ed25519_sk", "id_ecdsa_sk", "id_ed25519", "id_ecdsa")
+
+
+def key_option(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return an option for a key of a person."""
+    return click.option(
+        *names,
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="Your private key, or the public key of one in your agent. Default: the first of "
+        f"{', '.join(_KEY_NAMES)} in ~/.ssh.",
+    )
 
 
 @click.command("signing-page")
@@ -37,13 +47,7 @@ def print_signing_page(environment: CommandEnvironment) -> None:
 
 @click.command("sign")
 @NUMBER_ARGUMENT
-@click.option(
-    "--key",
-    "key_file",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="Your private key, or the public key of one in your agent. Default: the first of "
-    f"{', '.join(_KEY_NAMES)} in ~/.ssh.",
-)
+@key_option("--key", "key_file")
 @reason_option()
 @click.option("--yes", is_flag=True, help="Sign without asking.")
 @SHORT_WAIT_OPTION
@@ -70,13 +74,7 @@ def sign_plan(
         exit_with_error(f"you cannot sign run {number} now: keyturn run {number}", REFUSED)
     shown = service.get(build_path("runs", number, "document"))
     plan = _parse_plan(shown, number)
-    for line in describe_plan(plan):
-        click.echo(escape_for_terminal(line), err=True)
-    if not yes:
-        if not is_interactive():
-            exit_with_error("read the plan in a terminal, or say --yes", REFUSED)
-        click.confirm(f"Sign this plan ({plan.digest[:10]})?", abort=True, err=True)
-    signature = sign_document(plan.document, key_file or _find_key())
+    signature = show_and_sign(plan, key_file, yes=yes)
     body = {"digest": plan.digest, "signature": signature}
     more = {"reason": reason} if action == "approve" else {}
     service.post(build_path("runs", number, action), body | more)
@@ -101,8 +99,9 @@ def describe_plan(plan: "ResolvedPlan") -> list[str]:
     """Return what a signature is for, line by line."""
     from bot.model.times import format_utc
 
+    title = f"run {plan.run} of {plan.installation}" if plan.run else "offline plan"
     lines = [
-        f"run {plan.run} of {plan.installation}: {plan.runbook}",
+        f"{title}: {plan.runbook}",
         f"  requested by {plan.requested_by}: {plan.reason or 'no reason'}",
         *(f"  {name} {value}" for name, value in sorted(plan.values.items())),
         *([f"  schedule {plan.timing.name}: {plan.timing.description}"] if plan.timing else []),
@@ -119,12 +118,24 @@ def describe_plan(plan: "ResolvedPlan") -> list[str]:
     return lines
 
 
-def _find_key() -> Path:
+def show_and_sign(plan: "ResolvedPlan", key_file: Path | None, *, yes: bool) -> str:
+    """Show a plan, ask, and return the signature. yes: do not ask."""
+    for line in describe_plan(plan):
+        click.echo(escape_for_terminal(line), err=True)
+    if not yes:
+        if not is_interactive():
+            exit_with_error("read the plan in a terminal, or say --yes", REFUSED)
+        click.confirm(f"Sign this plan ({plan.digest[:10]})?", abort=True, err=True)
+    return sign_document(plan.document, key_file or find_own_key())
+
+
+def find_own_key() -> Path:
+    """Return the first usual key in ~/.ssh; end with a message if there is none."""
     directory = Path.home() / ".ssh"
     found = next((directory / name for name in _KEY_NAMES if (directory / name).exists()), None)
     if found is None:
         exit_with_error(
-            f"none of {', '.join(_KEY_NAMES)} is in {directory}: name a key with --key", FAILED
+            f"none of {', '.join(_KEY_NAMES)} is in {directory}: name your key", FAILED
         )
     return found
 

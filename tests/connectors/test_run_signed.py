@@ -18,6 +18,7 @@ from connectors.run_signed import (
     SignedTexts,
     frame_input,
     parse_enrolment,
+    parse_history,
     parse_record,
     query_enrolment,
 )
@@ -135,3 +136,23 @@ def test_files_are_read_as_sha256sum_prints_them(tmp_path: Path):
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     first = done.stdout.splitlines()[0]
     assert first == f"{DIGEST}  {file}"
+
+
+def test_record_of_a_host_on_which_no_one_ran_anything_is_empty():
+    assert parse_history("") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sudo: a password is required\n",
+        "p x/1-do 1 0\n",
+        "p x/1-look 1 0\na do 1\nd d\ns s\n",
+        "p x/1-do 1 0\na do 1\nd d\n",
+        "p x/1-do 1 0\na do 1\nd d\ns s\ng -----END SSH SIGNATURE-----\n",
+        "p x/1-do 1 0\na do 1\nd d\ns s\nsomething else\n",
+    ],
+)
+def test_record_that_is_not_complete_is_refused(text: str):
+    with pytest.raises(ParseError):
+        parse_history(text)

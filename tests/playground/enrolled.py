@@ -1,10 +1,11 @@
 """A host with two logins that checks itself who signed each change."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bot.hosts.host_files import Signer, format_enrolment, format_floor, format_signers
 from connectors.inventory import Host
+from tests.playground.keys import KeyPair
 from tests.playground.two_logins import TwoLogins
 
 
@@ -22,8 +23,19 @@ class EnrolledLogins(TwoLogins):
         signers: Iterable[Signer],
         owners: Iterable[str],
         page: str = "",
+        name: str = "web1",
+        address: str = "127.0.0.1",
+        people: Sequence[str] = (),
+        root_key: KeyPair | None = None,
     ) -> None:
-        super().__init__(tags=tags, settings=settings)
+        super().__init__(
+            tags=tags,
+            settings=settings,
+            name=name,
+            address=address,
+            people=people,
+            root_key=root_key,
+        )
         self.signers, self.owners, self.page = [*signers], [*owners], page
 
     @property
@@ -32,7 +44,7 @@ class EnrolledLogins(TwoLogins):
         return self.directory / "var/lib/keyturn-signed"
 
     def host(self, **changed: object) -> Host:
-        return super().host(**{"signed": True, **changed})
+        return super().host(**{"signed": True, "offline_logins": self.people, **changed})
 
     def _format_install_program(self) -> str:
         host = self.host()

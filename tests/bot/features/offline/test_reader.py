@@ -1,0 +1,166 @@
+"""Keyturn logs what people did offline only if the record of the host verifies."""
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+
+import pytest
+
+from bot.audit import change_log, events, timeline
+from bot.audit.change_log import Entry
+from bot.db import migrations
+from bot.db.database import Database
+from bot.features.offline.reader import OfflineReader
+from bot.model.plan import ResolvedPlan
+from bot.model.signing import SigningKey
+from bot.model.times import HOUR
+from bot.workflow.context import WorkflowContext
+from connectors.command import Query
+from connectors.errors import UnreachableError
+from tests.bot.features.offline.test_commands import STEP, Desk, make_file, make_plan
+from tests.bot.harness import ManualDispatcher
+
+T = TypeVar("T")
+
+NOW = int(time.time())
+
+
+class RecordingHost:
+    """Hosts whose record is given. steps: number, action, status, and who signed."""
+
+    def __init__(self, desk: Desk) -> None:
+        self.desk, self.record, self.is_up = desk, "", True
+        (known,) = (host for host in desk.read_policy().inventory if host.signed)
+        self.fingerprint = known.fingerprint
+
+    def make_plan(self, **changed: object) -> ResolvedPlan:
+        steps = (replace(STEP, fingerprint=self.fingerprint),)
+        return make_plan(**{"steps": steps, **changed})
+
+    def keep(
+        self,
+        plan: ResolvedPlan,
+        *people: str,
+        status: str = "0",
+        began: int = NOW,
+        step: str = "1-do",
+    ) -> None:
+        signatures = [self.desk.keys[name].sign(plan.document.encode()) for name in people]
+        lines = "\n".join(make_file(plan, *signatures).texts.lines)
+        self.record += f"p x/{step} {began} {status}\na do 1\n{lines}\n"
+
+    def query_with_changer(self, _host: str, query: Query[T], **_more: object) -> T:
+        if not self.is_up:
+            raise UnreachableError("it does not answer")
+        return query.parse(self.record)
+
+    run_query: Any = None
+    run_command: Any = None
+    query_step: Any = None
+    resolve_command: Any = None
+
+
+class Watch:
+    """Keyturn with an enrolled host."""
+
+    def __init__(self, place: Path) -> None:
+        desk = Desk(place)
+        self.host = RecordingHost(desk)
+        self.database = Database(f"sqlite:///{place / 'keyturn.db'}", SigningKey.create())
+        migrations.upgrade_schema(self.database)
+        self.context = WorkflowContext(self.database, desk.policy, self.host, ManualDispatcher())
+
+    def read(self) -> Sequence[Entry]:
+        """Return what is logged after a reading."""
+        OfflineReader(self.context, Event()).read_hosts()
+        with self.database.reading() as tx:
+            return change_log.list_entries_after(tx, 0)
+
+    def list_changes(self) -> Sequence[timeline.TimelineEvent]:
+        with self.database.reading() as tx:
+            return timeline.build_timeline(tx, tx.now, span=HOUR).events
+
+
+@pytest.fixture
+def watch(tmp_path: Path) -> Watch:
+    return Watch(tmp_path)
+
+
+def test_change_is_logged_once_with_its_people_and_plan(watch: Watch):
+    plan = watch.host.make_plan()
+    watch.host.keep(plan, "olga", "adam")
+    (entry,) = watch.read()
+    event = entry.event
+    assert isinstance(event, events.ChangedOffline)
+    assert (entry.person, entry.host, event.digest) == ("olga", "lb1", plan.digest)
+    assert (event.signers, event.reason) == (("olga", "adam"), "a customer called")
+    assert event.plan["document"] == plan.document.splitlines()
+    assert event.steps == {"do 1": [NOW, 0]}
+    assert len(watch.read()) == 1
+    (shown,) = watch.list_changes()
+    assert (shown.what, shown.at, shown.rank) == (
+        "abusers clear lb1 203.0.113.9, offline",
+        NOW * 1_000_000,
+        0,
+    )
+    watch.host.keep(plan, "olga", "adam", step="1-undo")
+    assert [*watch.read()[-1].facts["steps"]] == ["do 1", "undo 1"]
+
+
+def test_running_step_is_logged_when_it_has_ended_or_an_hour_later(watch: Watch):
+    plan = watch.host.make_plan()
+    watch.host.keep(plan, "olga", "adam", status="unknown")
+    assert watch.read() == []
+    watch.host.record = ""
+    watch.host.keep(plan, "olga", "adam", status="unknown", began=NOW - 3601)
+    (entry,) = watch.read()
+    assert entry.facts["steps"] == {"do 1": [NOW - 3601, None]}
+
+
+_FINDINGS: Sequence[tuple[Sequence[str], Mapping[str, object], tuple[str, str], str]] = [
+    ((), {}, ("", ""), "no one signed do of step 1"),
+    (("olga", "eve"), {}, ("", ""), "which people.yaml names for no one"),
+    (("olga",), {}, ("g -----END", "g AAAA\ng -----END"), "a signature"),
+    (("olga",), {}, ("s step", "s step x"), "not the text of"),
+    (("olga",), {"run": 12}, ("", ""), "is no offline plan"),
+    (("olga",), {"installation": "x"}, ("", ""), "is no offline plan"),
+    (("olga",), {"steps": (STEP,)}, ("", ""), "or for another host key"),
+    (("olga",), {"steps": (replace(STEP, host="lb2"),)}, ("", ""), "its plan is for lb2"),
+]
+
+
+@pytest.mark.parametrize(("people", "changed", "altered", "words"), _FINDINGS)
+def test_record_that_does_not_verify_is_a_finding_and_no_change_by_anyone(
+    watch: Watch,
+    people: Sequence[str],
+    changed: Mapping[str, object],
+    altered: tuple[str, str],
+    words: str,
+):
+    watch.host.keep(watch.host.make_plan(**changed), *people)
+    watch.host.record = watch.host.record.replace(*altered)
+    (entry,) = watch.read()
+    event = entry.event
+    assert isinstance(event, events.OfflineRecordInvalid)
+    assert words in event.reason
+    assert (entry.person, entry.host) == ("", "lb1")
+    assert len(watch.read()) == 1
+    (shown,) = watch.list_changes()
+    assert (shown.rank, shown.person, words in shown.outcome) == (0, "", True)
+
+
+def test_step_that_the_plan_does_not_have_is_a_finding(watch: Watch):
+    watch.host.keep(watch.host.make_plan(), "olga", "adam", step="2-do")
+    (entry,) = watch.read()
+    assert entry.facts["reason"] == "its plan has no step 2"
+
+
+def test_host_that_does_not_answer_is_read_the_next_time(watch: Watch):
+    watch.host.keep(watch.host.make_plan(), "olga", "adam")
+    watch.host.is_up = False
+    assert watch.read() == []
+    watch.host.is_up = True
+    assert len(watch.read()) == 1
