@@ -2,7 +2,8 @@
 """Verify an export of Keyturn's change log, without Keyturn.
 
     keyturn changelog export > export.jsonl
-    python3 verify_changelog.py export.jsonl [--key HEX] [--witness FILE]... [--quick]
+    python3 verify_changelog.py export.jsonl [--key HEX] [--witness FILE]...
+    python3 verify_changelog.py entry-31.tlog-proof --key HEX
 
 This script shares no code with the service. It needs only Python's standard library and the
 Ed25519 of the package `cryptography`. It is short so that you can read it before you trust it.
@@ -12,34 +13,35 @@ The format. Each line of the export is a JSON object with
     at         microseconds since 1970, UTC
     kind, run, person, host
     body       canonical JSON, as text
-    prev       the hash of the entry before; 64 zeros for the first
-    hash       SHA-256, 64 hex digits, of the canonical JSON of all members above:
-               keys sorted, no spaces, characters as they are, UTF-8
-    signature  Ed25519 over the 32 bytes of the hash, 128 hex digits
-Entry 1 has the kind "key" and holds the public key in its body. A later entry of this kind adds a
-new key. The key before signs it, and it holds a proof that the owner of the new key signed as
-well: a signature of the SHA-256 of the canonical JSON of after (its prev), key (the key before)
-and seq (its own). The new key signs the entries after it.
+    hash       of a leaf (RFC 6962): SHA-256, 64 hex digits, of a zero byte and the canonical JSON
+               of all members above: keys sorted, no spaces, characters as they are, UTF-8
+    checkpoint a signed note, if a checkpoint was signed after this entry
+The hashes are the leaves of the Merkle tree of RFC 6962, section 2.1. A checkpoint is a signed
+note (https://c2sp.org/signed-note): the name of the log, the number of entries, the root in
+base64, an empty line, and a line for each signature.
+Entry 1 has the kind "key" and holds the public key in its body. The name of the log holds its
+first 16 digits. A later entry of this kind adds a new key, and has a checkpoint that both keys
+signed: the one before and the new one. The new key signs from then on.
 An entry whose body has output_sha256 binds the output of a host. The export holds this output
 beside the entry as salt and text; the hash is that of the canonical JSON of both. Erased output is
 null, and an entry of the kind "output erased" about the same run has to record that.
-The script checks every signature, on all cores. --quick checks only the last one and those of
-entries that add a key. That is enough to find entries that were altered later, because each entry
-holds the hash of the one before, and Keyturn checks an entry before it adds the next.
-A witness's file has one checkpoint per line: seq, hash, at, key and signature as JSON; or it is a
-log of a host or of a log server, with lines that contain "keyturn checkpoint seq=… hash=… …".
+The last checkpoint covers every entry, so its signature is enough. The script compares the roots
+of all others too, to name the first entry that is wrong.
+A proof (https://c2sp.org/tlog-proof) holds the canonical JSON of one entry as extra data, its
+index, from 0 on, its audit path, and a checkpoint. It needs the key that signed the checkpoint.
+A witness's file has one checkpoint per line, behind "keyturn checkpoint at=…"; or it is a log of a
+host or of a log server with such lines.
 An entry of the kind "restored" records that a backup was restored: entries from its number on that
 witnesses saw before its time were lost. The log counts as broken until an entry of the kind
 "loss acknowledged" records which entries were lost before its time: the first, and how many.
 """
 
 import argparse
+import base64
 import hashlib
 import json
 import re
 import sys
-from collections import deque
-from concurrent.futures import ProcessPoolExecutor
 from json.encoder import encode_basestring as quoted
 from pathlib import Path
 
@@ -47,10 +49,11 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+NOTE = re.compile(r"(([^\n]+)\n(\d+)\n([^\n]+)\n)\n((?:— [^\n ]+ [^\n ]+\n)+)")
 # Logs prefix the time, the host and more, or put the line into JSON.
 CHECKPOINT = re.compile(
-    r"keyturn checkpoint seq=(\d+) hash=([0-9a-f]{64}) at=(\d+) "
-    r"key=([0-9a-f]{64}) signature=([0-9a-f]{128})"
+    r"keyturn checkpoint at=(\d+) origin=(\S+) size=(\d+) root=([\w+/=]+)"
+    r"((?: signature=[\w+/=]+)+)"
 )
 
 
@@ -61,42 +64,76 @@ class Broken(Exception):
         return f"BROKEN at entry {self.args[0]}: {self.args[1]}"
 
 
-def sha256(value):
-    """Return the SHA-256 of the canonical JSON of a value."""
-    return hashlib.sha256(CANONICAL(value).encode()).hexdigest()
-
-
 def hash_entry(entry):
-    """Return the hash that an entry has to have. Faster than sha256() for millions of entries."""
+    """Return the hash that an entry has to have."""
     seq, at, run = entry["seq"], entry["at"], entry["run"]
     if not type(seq) is type(at) is int or type(run) not in (int, type(None)):
         raise TypeError("seq, at and run have to be numbers")
     content = (
         f'{{"at":{at},"body":{quoted(entry["body"])},"host":{quoted(entry["host"])},'
         f'"kind":{quoted(entry["kind"])},"person":{quoted(entry["person"])},'
-        f'"prev":{quoted(entry["prev"])},"run":{"null" if run is None else run},"seq":{seq}}}'
+        f'"run":{"null" if run is None else run},"seq":{seq}}}'
     )
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hashlib.sha256(b"\0" + content.encode()).digest()
 
 
-def is_signed(key, digest, signature):
+class Tree:
+    """A Merkle tree, by the roots of its perfect subtrees, the largest first."""
+
+    def __init__(self):
+        self.size, self.edge = 0, []
+
+    def add(self, node):
+        self.size += 1
+        rest = self.size
+        while not rest & 1:
+            node = hashlib.sha256(b"\1" + self.edge.pop() + node).digest()
+            rest >>= 1
+        self.edge.append(node)
+
+    def root(self):
+        """Return the root in base64."""
+        if not self.edge:
+            return base64.b64encode(hashlib.sha256(b"").digest()).decode()
+        node = self.edge[-1]
+        for left in self.edge[-2::-1]:
+            node = hashlib.sha256(b"\1" + left + node).digest()
+        return base64.b64encode(node).decode()
+
+
+def is_signed(text, signatures, key):
+    """Return whether the owner of a key, in hex digits, signed the text of a checkpoint."""
     try:
-        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
-        public.verify(bytes.fromhex(signature), bytes.fromhex(digest))
+        origin, public = text.split("\n")[0], bytes.fromhex(key)
+        named = hashlib.sha256(origin.encode() + b"\n\1" + public).digest()[:4]
+        for one in map(base64.b64decode, signatures):
+            if one[:4] == named:
+                Ed25519PublicKey.from_public_bytes(public).verify(one[4:], text.encode())
+                return True
     except (InvalidSignature, ValueError):
-        return False
-    return True
+        pass
+    return False
+
+
+def parse_note(note):
+    """Return text, origin, size, root and signatures of a signed note; None if it is none."""
+    match = NOTE.fullmatch(str(note))
+    if match is None:
+        return None
+    lines = [line.split(" ") for line in match[5].splitlines()]
+    signatures = [signature for _, name, signature in lines if name == match[2]]
+    return match[1], match[2], int(match[3]), match[4], signatures
 
 
 def get_public_key(entry, seq):
     try:
-        return json.loads(entry["body"])["public"]
+        return str(json.loads(entry["body"])["public"])
     except (ValueError, KeyError, TypeError):
         raise Broken(seq, "it names no public key") from None
 
 
-def parse_entry(line, seq, prev):
-    """Return the entry on this line and its hash. Raises Broken unless it follows *prev*."""
+def parse_entry(line, seq):
+    """Return the entry on this line and its hash. Raises Broken."""
     try:
         entry = json.loads(line)
         digest = hash_entry(entry)
@@ -104,9 +141,7 @@ def parse_entry(line, seq, prev):
         raise Broken(seq, "this line is not an entry") from None
     if entry["seq"] != seq:
         raise Broken(seq, "it is missing")
-    if entry["prev"] != prev:
-        raise Broken(seq, "it does not follow the one before it")
-    if digest != entry.get("hash"):
+    if digest.hex() != entry.get("hash"):
         raise Broken(seq, "it was altered: its content does not have its hash")
     return entry, digest
 
@@ -128,25 +163,10 @@ def check_output(entry, seq, erased):
         return
     if entry["output"] is None:
         erased.setdefault(entry["run"], seq)
-    elif sha256({name: entry["output"].get(name) for name in ("salt", "text")}) != bound:
+        return
+    content = CANONICAL({name: entry["output"].get(name) for name in ("salt", "text")})
+    if hashlib.sha256(content.encode()).hexdigest() != bound:
         raise Broken(seq, "the output that it binds was altered")
-
-
-def check_key(entry, seq, key):
-    """Return the key that an entry adds, if its owner signed as well; entry 1 adds its own key."""
-    new_key = get_public_key(entry, seq)
-    proof = json.loads(entry["body"]).get("proof", "")
-    succession = sha256({"after": entry["prev"], "key": key, "seq": seq})
-    if key and not is_signed(new_key, succession, str(proof)):
-        raise Broken(seq, "it names a key whose owner did not sign")
-    return new_key
-
-
-def check_signed(batch):
-    """Raise Broken at the first entry that its key did not sign."""
-    for seq, key, digest, signature in batch:
-        if not is_signed(key, digest, signature):
-            raise Broken(seq, "it is not signed by the key of the log")
 
 
 def parse_loss(entry):
@@ -157,119 +177,153 @@ def parse_loss(entry):
     return body["first"], body["first"] + body["lost"] - 1
 
 
-class Signatures:
-    """Checks signatures in other processes, in batches, in the order of the log."""
+class Log:
+    """What is known of the log so far. sizes: those whose roots are kept, for the witnesses."""
 
-    BATCH, AT_ONCE = 2000, 32
+    def __init__(self, sizes, *, every=False):
+        self.sizes, self.every = sizes, every
+        self.tree, self.keys, self.roots, self.losses = Tree(), [], {}, []
+        self.signed, self.last, self.erased = 0, None, {}
 
-    def __init__(self):
-        self.pool, self.batch, self.running = None, [], deque()
+    def check(self, lines):
+        """Check every entry. Raises Broken at the first one that is wrong."""
+        for seq, line in enumerate(lines, start=1):
+            entry, digest = parse_entry(line, seq)
+            adds_key = self.add_key(entry, seq)
+            self.tree.add(digest)
+            if entry["kind"] in ("restored", "loss acknowledged"):
+                self.losses.append((parse_loss(entry), entry["at"]))
+            check_output(entry, seq, self.erased)
+            if seq in self.sizes:
+                self.roots[seq] = self.tree.root()
+            if "checkpoint" in entry:
+                self.check_checkpoint(entry["checkpoint"], seq, adds_key)
+            elif adds_key:
+                raise Broken(seq, "it is not signed by the key of the log")
+        for seq in sorted(self.erased.values()):
+            raise Broken(seq, "the output that it binds was erased without a request")
 
-    def add(self, *one):
-        self.batch.append(one)
-        if len(self.batch) == self.BATCH:
-            self.pool = self.pool or ProcessPoolExecutor()
-            self.running.append(self.pool.submit(check_signed, self.batch))
-            self.batch = []
-        if len(self.running) > self.AT_ONCE:
-            self.running.popleft().result()
-
-    def finish(self):
-        """Wait for all checks. Raises Broken."""
-        while self.running:
-            self.running.popleft().result()
-        check_signed(self.batch)
-
-    def close(self):
-        if self.pool is not None:
-            self.pool.shutdown(cancel_futures=True)
-
-
-def check_entries(lines, signatures, quick):
-    """Check every entry; return the hashes, the keys that signed the log, and its losses."""
-    keys, prev, hashes, erased, losses, entry = [], "0" * 64, [], {}, [], None
-    for seq, line in enumerate(lines, start=1):
-        entry, digest = parse_entry(line, seq, prev)
-        if seq == 1 and entry["kind"] != "key":
-            raise Broken(seq, "the log does not begin with its key")
-        key = keys[-1] if keys else get_public_key(entry, seq)
-        one = seq, key, digest, str(entry.get("signature"))
+    def add_key(self, entry, seq):
+        """Return whether the entry adds a key after the first."""
         if entry["kind"] == "key":
-            check_signed([one])
-            keys.append(check_key(entry, seq, keys and keys[-1]))
-        elif not quick:
-            signatures.add(*one)
-        if entry["kind"] in ("restored", "loss acknowledged"):
-            losses.append((parse_loss(entry), entry["at"]))
-        check_output(entry, seq, erased)
-        prev = digest
-        hashes.append(digest)
-    if entry:
-        last = keys[-2] if entry["kind"] == "key" and len(keys) > 1 else keys[-1]
-        signatures.add(len(hashes), last, prev, str(entry.get("signature")))
-    for seq in sorted(erased.values()):
-        raise Broken(seq, "the output that it binds was erased without a request")
-    return hashes, keys, losses
+            self.keys.append(get_public_key(entry, seq))
+        elif seq == 1:
+            raise Broken(seq, "the log does not begin with its key")
+        return entry["kind"] == "key" and seq > 1
+
+    def check_checkpoint(self, note, seq, adds_key):
+        point = parse_note(note)
+        if point is None or point[1:3] != (f"keyturn/{self.keys[0][:16]}", seq):
+            raise Broken(seq, "its checkpoint was altered")
+        text, _, _, root, signatures = point
+        if root != self.tree.root():
+            raise Broken(self.signed + 1, f"entries up to {seq} do not have the root of {seq}")
+        if adds_key and not is_signed(text, signatures, self.keys[-2]):
+            raise Broken(seq, "it is not signed by the key of the log")
+        if adds_key and not is_signed(text, signatures, self.keys[-1]):
+            raise Broken(seq, "it names a key whose owner did not sign")
+        if self.every and not is_signed(text, signatures, self.keys[-1]):
+            raise Broken(self.signed + 1, "it is not signed by the key of the log")
+        self.signed, self.last = seq, (text, signatures)
+
+    def is_end_signed(self):
+        """Return whether the last checkpoint covers every entry, and is signed."""
+        if not self.tree.size:
+            return True
+        return self.signed == self.tree.size and is_signed(*self.last, self.keys[-1])
 
 
-def check_export(export, quick):
-    """Check the export and all signatures. Raises Broken at the first entry that is wrong."""
-    signatures = Signatures()
-    try:
+def check_export(export, sizes):
+    """Check the export; return what is known of the log. Raises Broken."""
+    for every in (False, True):
         with Path(export).open(encoding="utf-8") as lines:
-            try:
-                return check_entries(lines, signatures, quick)
-            finally:
-                signatures.finish()
-    except Broken:
-        if quick:
-            check_export(export, quick=False)
-        raise
-    finally:
-        signatures.close()
+            log = Log(sizes, every=every)
+            log.check(lines)
+        if log.is_end_signed():
+            return log
+    raise Broken(log.signed + 1, "it is not signed by the key of the log")
+
+
+PROOF = re.compile(
+    r"c2sp\.org/tlog-proof@v1\nextra ([^\n]+)\nindex (\d+)\n((?:[^\n]+\n)*)\n(.+)", re.DOTALL
+)
+
+
+def climb(node, index, size, path):
+    """Return the root to which an audit path leads (RFC 9162, section 2.1.3.2)."""
+    last = size - 1
+    for sibling in path:
+        if index & 1 or index == last:
+            node = hashlib.sha256(b"\1" + sibling + node).digest()
+            while not index & 1 and index:
+                index, last = index >> 1, last >> 1
+        else:
+            node = hashlib.sha256(b"\1" + node + sibling).digest()
+        index, last = index >> 1, last >> 1
+    return None if last else base64.b64encode(node).decode()
+
+
+def is_proof(file):
+    with Path(file).open("rb") as lines:
+        return lines.read(20) == b"c2sp.org/tlog-proof@"
+
+
+def check_proof(text, key):
+    """Print what a proof proves. Raises Broken."""
+    match = PROOF.fullmatch(text)
+    point = parse_note(match[4]) if match else None
+    if point is None:
+        sys.exit("this is no proof of an entry")
+    try:
+        content, index = base64.b64decode(match[1]), int(match[2])
+        path = [base64.b64decode(line) for line in match[3].splitlines()]
+        entry = json.loads(content)
+        number = entry["seq"]
+    except (ValueError, KeyError, TypeError):
+        sys.exit("this is no proof of an entry")
+    signed, _, size, root, signatures = point
+    if index >= size or number != index + 1:
+        raise Broken(index + 1, "the proof is for another entry")
+    if climb(hashlib.sha256(b"\0" + content).digest(), index, size, path) != root:
+        raise Broken(index + 1, "it does not lead to the root of the checkpoint")
+    if not is_signed(signed, signatures, key):
+        raise Broken(index + 1, "the checkpoint is not signed by the key given")
+    print(f"entry {index + 1} is in the log of {size} entries with the root {root}")
+    print(CANONICAL(entry))
 
 
 def parse_checkpoint(line):
-    """Return seq, hash, time, key and signature of a checkpoint; None for any other line."""
+    """Return size, root, time, text and signatures of a checkpoint; None for any other line."""
     if match := CHECKPOINT.search(line):
-        return int(match[1]), match[2], int(match[3]), match[4], match[5]
-    try:
-        point = json.loads(line)
-        seq, at = int(point["seq"]), int(point["at"])
-        return seq, point["hash"], at, point["key"], point["signature"]
-    except (ValueError, KeyError, TypeError):
-        return None
+        at, origin, size, root, signatures = match.groups()
+        text = f"{origin}\n{size}\n{root}\n"
+        return int(size), root, int(at), text, signatures.replace("signature=", "").split()
+    return None
 
 
-def is_lost(seq, digest, at, hashes, losses, witness):
-    """Return whether a checkpoint is of an entry that is acknowledged as lost. Raises Broken."""
-    if seq == 0 or (seq <= len(hashes) and hashes[seq - 1] == digest):
-        return False
-    lasts = [last for (first, last), until in losses if first <= seq and at <= until]
-    if any(last is not None and seq <= last for last in lasts):
-        return True
-    if None in lasts:
-        raise Broken(seq, f"{witness} saw it, and it was lost when a backup was restored")
-    if seq > len(hashes):
-        raise Broken(len(hashes) + 1, f"cut off: {witness} saw entry {seq}")
-    raise Broken(seq, f"another history: {witness} saw another entry {seq}")
-
-
-def compare_with_witness(hashes, losses, witness):
-    """Compare with a witness; return how many checkpoints agree, and how many are lost."""
-    found = []
+def read_witness(witness):
     with Path(witness).open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, start=1):
-            point = parse_checkpoint(line)
-            if point is None:
-                continue
-            seq, digest, at, key, signature = point
-            if not is_signed(key, digest, signature):
-                raise Broken(seq, f"{witness}, line {number} is not signed by its key")
-            found.append(is_lost(seq, digest, at, hashes, losses, witness))
+        found = [point for line in lines if (point := parse_checkpoint(line))]
     if not found:
         sys.exit(f"{witness} holds no checkpoint of a change log")
-    return found.count(False), found.count(True)
+    return found
+
+
+def is_lost(log, point, witness):
+    """Return whether a checkpoint is of entries that are acknowledged as lost. Raises Broken."""
+    size, root, at, text, signatures = point
+    if size == 0 or log.roots.get(size) == root:
+        return False
+    lasts = [last for (first, last), until in log.losses if first <= size and at <= until]
+    if any(last is not None and size <= last for last in lasts):
+        return True
+    if None in lasts:
+        raise Broken(size, f"{witness} saw it, and it was lost when a backup was restored")
+    if not any(is_signed(text, signatures, key) for key in log.keys):
+        raise Broken(size, f"another history: no key of this log signed what {witness} saw")
+    if size > log.tree.size:
+        raise Broken(log.tree.size + 1, f"cut off: {witness} saw entry {size}")
+    raise Broken(size, f"another history: {witness} saw other entries up to {size}")
 
 
 def main():
@@ -277,23 +331,27 @@ def main():
     parser.add_argument("export", help="the file with the output of `keyturn changelog export`")
     parser.add_argument("--key", help="a public key that has to be one of the keys of the log")
     parser.add_argument("--witness", action="append", default=[], help="a witness's file")
-    parser.add_argument("--quick", action="store_true", help="check only a few signatures")
     args = parser.parse_args()
     try:
-        hashes, keys, losses = check_export(args.export, args.quick)
-        results = [compare_with_witness(hashes, losses, witness) for witness in args.witness]
-        if args.key and args.key not in keys:
-            raise Broken(len(hashes) or 1, f"signed by {keys[-1:]}, and not by the key given")
+        if is_proof(args.export):
+            check_proof(Path(args.export).read_text(encoding="utf-8"), args.key or "")
+            return
+        seen = {witness: read_witness(witness) for witness in args.witness}
+        log = check_export(args.export, {point[0] for points in seen.values() for point in points})
+        lost = [is_lost(log, point, name) for name, points in seen.items() for point in points]
+        if args.key and args.key not in log.keys:
+            raise Broken(
+                log.tree.size or 1, f"signed by {log.keys[-1:]}, and not by the key given"
+            )
     except Broken as broken:
         sys.exit(str(broken))
     except OSError as error:
         sys.exit(f"{error.filename} cannot be read: {error.strerror}")
-    head = hashes[-1] if hashes else "none"
-    print(f"{len(hashes)} entries, unbroken; head {head}")
-    agreed, lost = (sum(column) for column in zip((0, 0), *results, strict=True))
-    print(f"signed by {keys[-1] if keys else 'no key'}; {agreed} checkpoints of witnesses agree")
-    if lost:
-        print(f"{lost} are of entries that were lost, as a person has acknowledged in the log")
+    print(f"{log.tree.size} entries, unbroken; root {log.tree.root()}")
+    key = log.keys[-1] if log.keys else "no key"
+    print(f"signed by {key}; {lost.count(False)} checkpoints of witnesses agree")
+    if any(lost):
+        print(f"{lost.count(True)} are of entries that a person acknowledged as lost, in the log")
 
 
 if __name__ == "__main__":

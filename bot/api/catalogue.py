@@ -4,14 +4,14 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Path, Query, Request
 from pydantic import Field
 
 from bot.api import records, schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel, RunStatus, Timestamp, Word, to_microseconds
-from bot.audit import change_log, query, verification
+from bot.audit import change_log, entry_proof, query, verification
 from bot.db import view_conditions
 from bot.db.search import RunFilter
 from bot.db.search_words import parse_search
@@ -69,7 +69,7 @@ class EntryPageOut(schemas.OutputModel):
 
     entries: Sequence[schemas.EntryOut]
     head_seq: int = Field(description="Number of the newest entry of the whole log.")
-    head_hash: str
+    head_root: str = Field(description="Root over all entries up to it, in base64.")
     next: str | None = Field(description="Address of the next page; null on the last.")
     unknown_filters: dict[str, str] = Field(
         description="If no entry matches: the filters that name a person, host, … that neither "
@@ -77,11 +77,20 @@ class EntryPageOut(schemas.OutputModel):
     )
 
 
+class ProofOut(schemas.OutputModel):
+    """Proof that one entry is in the log."""
+
+    proof: str = Field(
+        description="In the format tlog-proof of C2SP: the entry as extra data, its audit path, "
+        "and a signed checkpoint."
+    )
+
+
 class LogVerificationOut(schemas.OutputModel):
     """Result of verifying the whole change log."""
 
     entries: int
-    head: str
+    root: str
     broken: int | None = Field(description="Number of the first invalid entry; null if none.")
     error: str = Field(validation_alias="why", description="What is wrong with it.")
 
@@ -181,15 +190,29 @@ def list_entries(
         unknown_filters = (
             {} if found else describe_unknown_log_names(tx, filters.filter, caller.policy)
         )
-        head_seq, head_hash = change_log.get_head(tx)
+        head_seq, head_root = change_log.get_head(tx)
     page = found[: filters.limit]
     return EntryPageOut(
         entries=[schemas.EntryOut.from_entry(entry) for entry in page],
         head_seq=head_seq,
-        head_hash=head_hash,
+        head_root=head_root,
         next=records.build_next_link(request, page[-1].seq) if len(found) > len(page) else None,
         unknown_filters=unknown_filters,
     )
+
+
+@router.get(
+    "/log/{number}/proof",
+    operation_id="proveEntry",
+    summary="Get a proof of one change log entry",
+    tags=["log"],
+)
+def prove_entry(
+    parts: Parts, caller: ReadCaller, number: Annotated[int, Path(ge=1, le=2**53 - 1)]
+) -> ProofOut:
+    """Anyone verifies it without the log, for example with docs/verify_changelog.py."""
+    with parts.database.reading(caller.view_rights) as tx:
+        return ProofOut(proof=entry_proof.build_proof(tx, number))
 
 
 @router.post(

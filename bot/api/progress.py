@@ -73,13 +73,23 @@ class ProgressOut(OutputModel):
     )
 
 
+class CheckpointOut(OutputModel):
+    """A signed checkpoint of the change log."""
+
+    size: int
+    root: str
+    note: str = Field(description="As a signed note, the format of C2SP.")
+
+
 class RunVerificationOut(OutputModel):
     """Result of verifying the log entries of one run."""
 
     entries: int
     first: int = Field(validation_alias="first_entry", description="Number of the first entry.")
     last: int = Field(validation_alias="last_entry")
-    keys: list[str] = Field(description="Public keys that signed the entries.")
+    checkpoint: CheckpointOut | None = Field(
+        description="The newest checkpoint of the log, which covers the entries."
+    )
     outputs: int = Field(
         validation_alias="valid_outputs",
         description="Number of stored outputs that match their hash.",
@@ -115,7 +125,7 @@ def get_progress(
 
 @router.post("/verify", operation_id="verifyRun", summary="Verify a run's log entries")
 def verify_run(parts: Parts, caller: ReadCaller, number: RunId) -> RunVerificationOut:
-    """Checks the hash, the signature and the neighbours of each entry, but not the whole log."""
+    """Checks that each entry has its hash and is under the signed root of the log."""
     with parts.database.reading(caller.view_rights) as tx:
         runs.get_run(tx, number)
         return RunVerificationOut.model_validate(run_proof.verify_run(tx, number))

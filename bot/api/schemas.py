@@ -198,7 +198,7 @@ class ReportOut(OutputModel):
 
 
 class EntryOut(OutputModel):
-    """One entry of the change log, with its place in the hash chain."""
+    """One entry of the change log."""
 
     seq: int
     at: StoredTime
@@ -207,9 +207,7 @@ class EntryOut(OutputModel):
     person: str
     host: str
     details: dict[str, Any] = Field(description="What the entry records; depends on its kind.")
-    prev: str = Field(description="Hash of the entry before.")
-    hash: str
-    signature: str
+    hash: str = Field(description="Hash of the entry, a leaf of the log's Merkle tree (RFC 6962).")
 
     @classmethod
     def from_entry(cls, entry: Entry) -> "EntryOut":

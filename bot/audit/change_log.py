@@ -1,41 +1,74 @@
-"""The change log: every event of every run, append-only, each entry linked to the one before."""
+"""The change log: every event of every run, append-only, under one signed root.
 
-import hashlib
+An entry is a leaf of a Merkle tree: RFC 6962's hash of its canonical JSON. A transaction that
+appends entries signs one checkpoint with the root of all entries so far. The row of an entry
+holds the hash of its leaf, and complete tiles are stored: any root follows from few rows.
+"""
+
+from base64 import b64encode
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Row, Select, bindparam, insert, select, text
+from sqlalchemy import Select, bindparam, insert, select, text
 
 from bot.audit import events
+from bot.audit.checkpoints import (
+    Checkpoint,
+    is_signed_by,
+    name_log,
+    parse_note,
+    sign_checkpoint,
+)
 from bot.audit.event_type import Event, parse_event, parse_facts
 from bot.db import idempotency, tables, view_conditions
 from bot.db.database import StoreUnavailable, Transaction
-from bot.model import signing
 from bot.model.agents import is_agent
-from bot.model.canonical import Canonical, encode_canonical, hash_canonical
+from bot.model.canonical import Canonical, encode_canonical
 from bot.model.errors import NotAllowed
+from bot.model.merkle import TILE_HEIGHT, Tile, Tree, hash_leaf
 from bot.model.references import has_references, hide_all_references
 from bot.model.run import Run
 from bot.model.signing import SigningKey
 from bot.model.text import format_sentence
 
-GENESIS = "0" * 64
-# The indexes of hash and signature in a row of the log.
-_HASH, _SIGNATURE = 8, 9
+# The index of the hash in a row of the log.
+_HASH = 7
 
 _COLUMN_NAMES = [column.name for column in tables.entry.columns]
 _INSERT_QUERIES = insert(tables.entry)
-_NEWEST_ENTRY = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(1)
-# SQLite has one writer; on PostgreSQL a function of the schema takes a lock, then reads.
-_LOCKED_NEWEST_ENTRY = text("SELECT * FROM log_head()").columns(*tables.entry.columns)
-_HASH_QUERIES = select(tables.entry.c.hash).where(tables.entry.c.seq == bindparam("number"))
-_ROWS_FROM_QUERIES = (
+_INSERT_TILES = insert(tables.tile)
+# The newest entry and the checkpoint that signs it, which its transaction added.
+_NEWEST_ENTRY = (
+    select(tables.entry, tables.checkpoint.c.note)
+    .join(tables.checkpoint, tables.checkpoint.c.size == tables.entry.c.seq, isouter=True)
+    .order_by(tables.entry.c.seq.desc())
+    .limit(1)
+)
+# SQLite has one writer; on PostgreSQL a function of the schema takes a lock.
+_LOCK = text("SELECT lock_log()")
+_NEWEST_CHECKPOINT = select(tables.checkpoint).order_by(tables.checkpoint.c.size.desc()).limit(1)
+_LEAVES = (
+    select(tables.entry.c.hash)
+    .where(tables.entry.c.seq > bindparam("first"), tables.entry.c.seq <= bindparam("end"))
+    .order_by(tables.entry.c.seq)
+)
+_TILES = (
+    select(tables.tile.c.hash)
+    .where(
+        tables.tile.c.level == bindparam("of_level"),
+        tables.tile.c.number >= bindparam("first"),
+        tables.tile.c.number < bindparam("end"),
+    )
+    .order_by(tables.tile.c.number)
+)
+_ROWS_AFTER = (
     select(tables.entry)
-    .where(tables.entry.c.seq >= bindparam("first"))
+    .where(tables.entry.c.seq > bindparam("after"))
     .order_by(tables.entry.c.seq)
     .limit(bindparam("most"))
 )
@@ -59,6 +92,7 @@ class LogAlteredError(StoreUnavailable):
     code, retry_seconds = "change-log-altered", None
 
     def __init__(self, reason: str) -> None:
+        self.reason = reason
         super().__init__(
             f"the change log was altered: {reason}. Nothing is added to it, and nothing runs. "
             "Keep a copy of the database, then run `keyturn changelog verify`"
@@ -95,12 +129,8 @@ class Entry:
     host: str
     body: str
     """The facts as canonical JSON."""
-    prev: str
-    """The hash of the entry before."""
     hash: str
-    """SHA-256 of the canonical JSON of the members above, 64 hex digits."""
-    signature: str
-    """Ed25519 over the 32 bytes of the hash, 128 hex digits."""
+    """RFC 6962's hash of a leaf, of the canonical JSON of the members above, 64 hex digits."""
 
     @property
     def event(self) -> Event:
@@ -165,112 +195,234 @@ def append_entry(
     ahead = _take_announcement(tx, [draft])
     if ahead:
         return append_entries(tx, [*ahead, draft])[-1]
-    row = _build_row(tx, draft, _encode_facts(tx, event.encode()), tx.log_head or _lock_head(tx))
+    seq = (tx.log_head or _lock_head(tx)).size + 1
+    row = _build_row(tx, draft, _encode_facts(tx, event.encode()), seq)
     return _store_rows(tx, [row])[0]
 
 
 def append_entries(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[Entry]:
-    """Append entries by one statement, each linked and signed like a single one."""
+    """Append entries by one statement."""
     if not drafts:
         return []
     ahead = _take_announcement(tx, drafts)
     drafts = [*ahead, *drafts]
-    head = tx.log_head or _lock_head(tx)
-    rows: list[tuple[Any, ...]] = []
-    for draft, body in zip(drafts, _encode_all_facts(tx, drafts), strict=True):
-        rows.append(_build_row(tx, draft, body, head))
-        head = rows[-1][0], rows[-1][-2]
+    first = (tx.log_head or _lock_head(tx)).size + 1
+    bodies = _encode_all_facts(tx, drafts)
+    rows = [
+        _build_row(tx, draft, body, seq)
+        for seq, (draft, body) in enumerate(zip(drafts, bodies, strict=True), start=first)
+    ]
     return _store_rows(tx, rows)[len(ahead) :]
 
 
-def _build_row(
-    tx: Transaction, draft: EntryDraft, body: str, head: tuple[int, str]
-) -> tuple[Any, ...]:
-    """Return the row that follows the head. Raises NotAllowed for what agents may not do."""
+def _build_row(tx: Transaction, draft: EntryDraft, body: str, seq: int) -> tuple[Any, ...]:
+    """Return the row with this number. Raises NotAllowed for what agents may not do."""
     kind = draft.event.kind
     # Everything that people do writes an entry, so this holds for each way in.
     if is_agent(draft.person) and not draft.event.by_agent:
         raise NotAllowed(f"an agent never decides: “{kind}” needs a person")
-    seq, prev = head
-    unsigned = (seq + 1, tx.now, kind, draft.run, draft.person, draft.host, body, prev)
-    digest = hash_entry((*unsigned, "", ""))
-    return (*unsigned, digest, tx.signing_key.sign_hash(digest))
+    content = (seq, tx.now, kind, draft.run, draft.person, draft.host, body)
+    return (*content, hash_entry((*content, "")))
 
 
 def _store_rows(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
     tx.sql.execute(_INSERT_QUERIES, [dict(zip(_COLUMN_NAMES, row, strict=True)) for row in rows])
     # No other transaction appends before this one ends.
-    tx.log_head = rows[-1][0], rows[-1][-2]
+    _grow_tree(tx, [bytes.fromhex(row[_HASH]) for row in rows])
     tx.logged = True
+    if tx.is_first_call("sign the log"):
+        tx.before_commit(lambda: sign_head(tx))
     idempotency.bind_entry(tx, rows[0][0])
     return [Entry(*row) for row in rows]
 
 
+def _grow_tree(tx: Transaction, leaves: Sequence[bytes]) -> None:
+    tiles: list[Tile] = []
+    tx.log_head = (tx.log_head or _lock_head(tx)).add_leaves(leaves, tiles)
+    if tiles:
+        tx.sql.execute(
+            _INSERT_TILES,
+            [
+                {"level": tile.level, "number": tile.number, "hash": tile.hash.hex()}
+                for tile in tiles
+            ],
+        )
+
+
+def sign_head(tx: Transaction, *others: SigningKey) -> None:
+    """Sign what this transaction has appended so far. others: more keys that sign."""
+    tree = tx.log_head
+    if tree is None or tree.size == tx.signed_size:
+        return
+    point = sign_checkpoint(tx.log_origin, tree, tx.now, (tx.signing_key, *others))
+    tx.sql.execute(
+        insert(tables.checkpoint), {"size": point.size, "at": point.at, "note": point.note}
+    )
+    tx.signed_size = tree.size
+
+
+def get_checkpoint_after(tx: Transaction, seq: int) -> Checkpoint | None:
+    """Return the first checkpoint that covers an entry; None if there is none yet."""
+    query = select(tables.checkpoint).where(tables.checkpoint.c.size >= seq)
+    row = tx.sql.execute(query.order_by(tables.checkpoint.c.size).limit(1)).first()
+    return parse_note(row.note, row.at) if row else None
+
+
+def get_newest_checkpoint(tx: Transaction) -> Checkpoint | None:
+    """Return the newest checkpoint as it is stored."""
+    row = tx.sql.execute(_NEWEST_CHECKPOINT).first()
+    return parse_note(row.note, row.at) if row else None
+
+
 def lock_log(tx: Transaction) -> None:
     """Lock the log, so that no other transaction appends to it until this one ends."""
-    tx.log_head = _lock_head(tx)
+    if tx.log_head is None:
+        _lock_head(tx)
 
 
-def _lock_head(tx: Transaction) -> tuple[int, str]:
-    """Return the head, and keep others from appending until this transaction ends.
+def _lock_head(tx: Transaction) -> Tree:
+    """Return the tree, and keep others from appending until this transaction ends.
 
-    Raises LogAlteredError if the log does not end with what Keyturn wrote: another signed entry
+    Raises LogAlteredError if the log does not end with what Keyturn wrote: another checkpoint
     would vouch for a history that Keyturn did not write.
     """
-    row = _read_locked_head(tx)
-    check_head(tx, row)
-    return (row[0], row[_HASH]) if row else (0, GENESIS)
+    if not tx.embedded:
+        tx.sql.execute(_LOCK)
+    tx.log_head, tx.log_origin = _verify_head(tx)
+    tx.signed_size = tx.log_head.size
+    return tx.log_head
 
 
-def _read_locked_head(tx: Transaction) -> Sequence[Any] | None:
-    return tx.sql.execute(_NEWEST_ENTRY if tx.embedded else _LOCKED_NEWEST_ENTRY).first()
+# The newest tree that each transaction has verified.
+_VERIFIED: WeakKeyDictionary[Transaction, Tree] = WeakKeyDictionary()
 
 
-def lock_and_get_head(tx: Transaction) -> Entry | None:
-    """Return the newest entry, checked as for an append; None from an empty log."""
-    row = _read_locked_head(tx)
-    if tx.log_head is None:
-        check_head(tx, row)
-    return Entry(*row) if row else None
+def get_verified_tree(tx: Transaction, *, covering: int | None = None) -> Tree:
+    """Return the tree of all entries, with those of this transaction. Locks nothing.
+
+    covering: an entry; an older tree with it will do. Raises LogAlteredError.
+    """
+    known = tx.log_head or _VERIFIED.get(tx)
+    if known is not None and covering is not None and covering <= known.size:
+        return known
+    return tx.log_head or _verify_head(tx)[0]
 
 
-def check_head(tx: Transaction, row: Sequence[Any] | None) -> None:
-    """Raise LogAlteredError unless the newest row continues what this process knows of the log."""
-    seq, digest = (row[0], row[_HASH]) if row else (0, GENESIS)
-    known, known_hash = tx.seen_head.head
-    if row is not None and not is_hash_valid(row):
-        raise LogAlteredError(f"entry {seq} was altered: its content does not have its hash")
-    if (seq, digest) == (known, known_hash):
-        return
-    if seq < known:
-        raise LogShortenedError(seq, known)
-    if row is not None:
-        check_row_signature(tx, row)
-    if known:
-        stored_hash = tx.sql.execute(_HASH_QUERIES, {"number": known}).scalar()
-        if stored_hash != known_hash:
-            raise LogAlteredError(f"entry {known} is not the one that Keyturn wrote")
+def _verify_head(tx: Transaction) -> tuple[Tree, str]:
+    """Return the tree of the newest checkpoint and the name of the log.
+
+    Raises LogAlteredError unless the newest entry has its hash, our key signed the root with it,
+    and what this process knows of the log is still in it.
+    """
+    row = tx.sql.execute(_NEWEST_ENTRY).first()
+    known = max(_VERIFIED.get(tx, Tree()), tx.seen_head.tree, key=lambda one: one.size)
+    if row is None:
+        if known.size:
+            raise LogShortenedError(0, known.size)
+        return Tree(), name_log(_get_key(tx).public_key)
+    *entry, note = row
+    if not is_hash_valid(entry):
+        raise LogAlteredError(f"entry {entry[0]} was altered: its content does not have its hash")
+    size = entry[0]
+    if size < known.size:
+        raise LogShortenedError(size, known.size)
+    point = parse_note(note) if isinstance(note, str) else None
+    if point is None or point.size != size:
+        raise LogAlteredError(f"no checkpoint signs entry {size}")
+    if size > known.size and not is_signed_by(point, _get_key(tx).public_key):
+        raise LogAlteredError(f"entry {size} is not signed by the key of the log")
+    tree = _extend_tree(tx, known, size)
+    if b64encode(tree.root).decode() != point.root:
+        raise LogAlteredError(f"an entry up to {size} is not the one that Keyturn wrote")
+    _VERIFIED[tx] = tree
+    tx.after_commit(lambda: tx.seen_head.note(tree))
+    return tree, point.origin
+
+
+def _get_key(tx: Transaction) -> SigningKey:
+    return tx.stamping or tx.signing_key
+
+
+def _extend_tree(tx: Transaction, known: Tree, size: int) -> Tree:
+    """Return the tree of this size: the known one with what follows, or all of it."""
+    if not known.size:
+        return build_tree(tx, size)
+    return known if size == known.size else known.add_leaves(_read_leaves(tx, known.size, size))
+
+
+def build_tree(tx: Transaction, size: int) -> Tree:
+    """Return the tree of the first entries, from the stored hashes. Compare its root.
+
+    Raises LogAlteredError if one is missing.
+    """
+    return _build_subtree(tx, 0, size)
+
+
+def _build_subtree(tx: Transaction, first: int, end: int) -> Tree:
+    """Return the tree of the leaves at these positions. first: where a perfect subtree begins."""
+    edge, position, size = list[bytes](), first, end - first
+    for height in reversed(range(size.bit_length())):
+        if size >> height & 1:
+            level, rest = divmod(height, TILE_HEIGHT)
+            at = position >> level * TILE_HEIGHT
+            hashes = read_hashes(tx, level, at, at + (1 << rest))
+            edge.append(Tree().add_leaves(hashes).root)
+            position += 1 << height
+    return Tree(size, tuple(edge))
+
+
+def prove_inclusion(tx: Transaction, seq: int, size: int) -> list[bytes]:
+    """Return the audit path of an entry in the tree of this size (RFC 6962, section 2.1.1).
+
+    Raises LogAlteredError if a hash is missing.
+    """
+    path: list[bytes] = []
+    first, end = 0, size
+    while end - first > 1:
+        middle = first + (1 << (end - first - 1).bit_length() - 1)
+        if seq <= middle:
+            path.append(_build_subtree(tx, middle, end).root)
+            end = middle
+        else:
+            path.append(_build_subtree(tx, first, middle).root)
+            first = middle
+    return path[::-1]
+
+
+def read_hashes(tx: Transaction, level: int, first: int, end: int) -> list[bytes]:
+    """Return the hashes of a level from the position *first* up to, but without, *end*.
+
+    They are as stored. Raises LogAlteredError if one is missing.
+    """
+    if not level:
+        return _read_leaves(tx, first, end)
+    given = {"of_level": level, "first": first, "end": end}
+    return _decode_hashes(tx.sql.execute(_TILES, given).scalars(), end - first)
+
+
+def _read_leaves(tx: Transaction, first: int, end: int) -> list[bytes]:
+    found = tx.sql.execute(_LEAVES, {"first": first, "end": end}).scalars()
+    return _decode_hashes(found, end - first)
+
+
+def _decode_hashes(found: Iterable[Any], count: int) -> list[bytes]:
+    try:
+        hashes = [bytes.fromhex(one) for one in found]
+    except (TypeError, ValueError):
+        raise LogAlteredError("the hash of an entry is none") from None
+    if len(hashes) != count:
+        raise LogAlteredError("an entry is missing")
+    return hashes
 
 
 def check_newest_entry(tx: Transaction) -> None:
     """Raise LogAlteredError unless Keyturn wrote the newest entry. Locks nothing."""
-    row = tx.sql.execute(_NEWEST_ENTRY).first()
-    if row is None:
-        return
-    if not is_hash_valid(row):
-        raise LogAlteredError(f"entry {row.seq} was altered: its content does not have its hash")
     if tx.stamping is not None:
-        _check_signature(tx.stamping, row)
-
-
-def check_row_signature(tx: Transaction, row: Sequence[Any]) -> None:
-    """Raise LogAlteredError unless our key signed this entry. Its hash has to be valid."""
-    _check_signature(tx.signing_key, row)
-
-
-def _check_signature(key: SigningKey, row: Sequence[Any]) -> None:
-    if not signing.is_signature_valid(key.public_key, row[_HASH], row[_SIGNATURE]):
-        raise LogAlteredError(f"entry {row[0]} is not signed by the key of the log")
+        _verify_head(tx)
+        return
+    row = tx.sql.execute(_NEWEST_ENTRY).first()
+    if row is not None and not is_hash_valid(row[:-1]):
+        raise LogAlteredError(f"entry {row.seq} was altered: its content does not have its hash")
 
 
 def _encode_facts(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
@@ -298,95 +450,44 @@ def _encode_for_everyone(facts: Canonical) -> str:
 
 
 def get_head(tx: Transaction) -> tuple[int, str]:
-    """Return the newest entry's sequence number and hash; (0, GENESIS) of an empty log."""
-    row = tx.sql.execute(_NEWEST_ENTRY).first()
-    return (row.seq, row.hash) if row else (0, GENESIS)
+    """Return the size of the log and its root, in base64, as the newest checkpoint has them."""
+    point = get_newest_checkpoint(tx)
+    return (point.size, point.root) if point else (0, b64encode(Tree().root).decode())
 
 
 def hash_entry(row: Sequence[Any]) -> str:
-    """Return the hash that an entry has to have. row: the members of an Entry, in their order.
+    """Return the hash that an entry has to have. row: the members of an Entry, in their order."""
+    return hash_leaf(encode_entry(row)).hex()
 
-    Same as the hash of bot.model.canonical, but faster: verification of a long log would spend
-    most of its time sorting the names of the same eight members.
+
+def encode_entry(row: Sequence[Any]) -> bytes:
+    """Return the content of an entry as canonical JSON. row: as for hash_entry().
+
+    Same as bot.model.canonical, but faster: verification of a long log would spend most of its
+    time sorting the names of the same seven members.
     """
     quoted = encode_basestring
-    seq, at, kind, run, person, host, body, prev, _, _ = row
+    seq, at, kind, run, person, host, body, _ = row
     content = (
         f'{{"at":{at},"body":{quoted(body)},"host":{quoted(host)},"kind":{quoted(kind)},'
-        f'"person":{quoted(person)},"prev":{quoted(prev)},'
-        f'"run":{"null" if run is None else run},"seq":{seq}}}'
+        f'"person":{quoted(person)},"run":{"null" if run is None else run},"seq":{seq}}}'
     )
-    return hashlib.sha256(content.encode()).hexdigest()
+    return content.encode()
 
 
 def is_hash_valid(row: Sequence[Any]) -> bool:
     """Return whether the content of an entry has its hash. row: as for hash_entry()."""
     try:
         return hash_entry(row) == row[_HASH]
-    except TypeError:
+    except (TypeError, UnicodeEncodeError):
         # SQLite stores any type in any column; Keyturn did not write such a row.
         return False
-
-
-def hash_succession(seq: int, prev: str, public_key: str) -> str:
-    """Return the hash that the owner of a new key signs to prove that they have it.
-
-    It covers the entry that adds the key, the entry before, and the key before. It is never the
-    hash of an entry, so no signature of an entry can serve as this proof.
-    """
-    return hash_canonical({"after": prev, "key": public_key, "seq": seq})
-
-
-def is_succession_signed(entry: Entry, public_key: str) -> bool:
-    """Return whether the new key of this entry signed that it follows *public_key*."""
-    event = entry.event
-    signed = hash_succession(entry.seq, entry.prev, public_key)
-    return isinstance(event, events.KeyAdded) and signing.is_signature_valid(
-        event.public, signed, event.proof
-    )
 
 
 def get_added_key(entry: Entry) -> str:
     """Return the key that an entry adds; "" if it adds none."""
     event = entry.event
     return event.public if isinstance(event, events.KeyAdded) else ""
-
-
-def list_keys(tx: Transaction) -> list[tuple[int, str]]:
-    """Return the keys of the log, each with the number of its entry, the oldest first.
-
-    Each key proves that it follows the one before, which signed its entry. Keys before a missing
-    proof are left out.
-    """
-    is_key = tables.entry.c.kind == events.KeyAdded.kind
-    query = select(tables.entry).where(is_key).order_by(tables.entry.c.seq)
-    entries = [Entry(*row) for row in tx.sql.execute(query)]
-    keys = [(entry.seq, get_added_key(entry)) for entry in entries]
-    for n in range(len(entries) - 1, 0, -1):
-        entry, before = entries[n], keys[n - 1][1]
-        intact = is_hash_valid([*vars(entry).values()])
-        if not (intact and is_succession_signed(entry, before)) or not signing.is_signature_valid(
-            before, entry.hash, entry.signature
-        ):
-            return keys[n:]
-    return keys
-
-
-def find_key_of_entry(keys_by_entry: Sequence[tuple[int, str]], seq: int) -> str:
-    """Return the key that signed the entry with this number; "" if none is known.
-
-    An entry that adds a key is signed by the key before; the first entry by its own key.
-    """
-    if keys_by_entry and seq == keys_by_entry[0][0] == 1:
-        return keys_by_entry[0][1]
-    return next((key for since, key in reversed(keys_by_entry) if since < seq), "")
-
-
-def is_entry_signed(entry: Entry, keys_by_entry: Sequence[tuple[int, str]]) -> bool:
-    """Return whether the key that was in use then signed this entry."""
-    return signing.is_signature_valid(
-        find_key_of_entry(keys_by_entry, entry.seq), entry.hash, entry.signature
-    )
 
 
 def list_entries_of_run(tx: Transaction, run: int, kinds: Collection[str] = ()) -> list[Entry]:
@@ -498,9 +599,9 @@ def list_entries_after(tx: Transaction, seq: int, *, limit: int = 1000) -> list[
     return [Entry(*row) for row in tx.sql.execute(query)]
 
 
-def list_rows_from(tx: Transaction, seq: int, *, limit: int) -> Sequence[Sequence[Any]]:
-    """Return the rows from this number on: the members of an Entry, in their order."""
-    return tx.sql.execute(_ROWS_FROM_QUERIES, {"first": seq, "most": limit}).all()
+def list_rows_after(tx: Transaction, seq: int, *, limit: int) -> Sequence[Sequence[Any]]:
+    """Return the rows after this number: the members of an Entry, in their order."""
+    return tx.sql.execute(_ROWS_AFTER, {"after": seq, "most": limit}).all()
 
 
 def read_whole_log(tx: Transaction) -> Generator[Entry]:
@@ -510,15 +611,15 @@ def read_whole_log(tx: Transaction) -> Generator[Entry]:
             yield Entry(*row)
 
 
-def read_rows_between(tx: Transaction, first: int, end: int) -> Generator[Row[Any]]:
-    """Yield the rows from number *first* up to, but without, *end*."""
-    query = select(tables.entry).where(tables.entry.c.seq >= first, tables.entry.c.seq < end)
-    query = query.order_by(tables.entry.c.seq).execution_options(yield_per=1000)
-    with tx.sql.execute(query) as found:
-        yield from found
-
-
 def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[Sequence[Any]]]:
     """Return an iterable of all rows: the members of an Entry, in their order."""
     query = select(tables.entry).order_by(tables.entry.c.seq)
     return tx.sql.execute(query.execution_options(yield_per=2000))
+
+
+def read_checkpoints(tx: Transaction) -> Generator[tuple[int, Checkpoint | None]]:
+    """Yield the size of each checkpoint and the checkpoint, None if its note is none."""
+    query = select(tables.checkpoint).order_by(tables.checkpoint.c.size)
+    with tx.sql.execute(query.execution_options(yield_per=2000)) as found:
+        for row in found:
+            yield row.size, parse_note(str(row.note), row.at)

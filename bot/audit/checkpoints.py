@@ -1,40 +1,63 @@
-"""Checkpoints of the change log that witnesses keep outside the database.
+"""Checkpoints of the change log: its size and root, signed.
 
-An attacker who rewrites the database, or restores an old copy of it, cannot rewrite the witnesses
-as well: a file on another machine, a log server, and the system log of each host that ran a step.
+A checkpoint is a signed note as in https://c2sp.org/signed-note with the text of
+https://c2sp.org/tlog-checkpoint, so that witnesses and tools of other logs can read it.
+
+Witnesses keep checkpoints outside the database: a file on another machine, a log server, and the
+system log of each host that ran a step. An attacker who rewrites the database, or restores an old
+copy of it, cannot rewrite the witnesses as well.
 """
 
 import os
 import re
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
-
-from bot.model.canonical import encode_canonical
 from bot.model.errors import InvalidRequestError
+from bot.model.merkle import Tree
+from bot.model.signing import SigningKey, is_signature_valid
+
+# The algorithm of Ed25519 in a signed note.
+_ED25519 = b"\x01"
+_KEY_ID_BYTES = 4
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The head of the log at one time, signed."""
+    """The root of the log at one size, signed."""
 
-    seq: int
-    """The number of the newest entry."""
-    hash: str
-    """Its hash, 64 hex digits."""
+    origin: str
+    """The name of the log."""
+    size: int
+    """The number of its newest entry."""
+    root: str
+    """Its root, in base64."""
     at: int
-    """Microseconds since 1970, UTC."""
-    key: str
-    """The public key, 64 hex digits."""
-    signature: str
-    """The signature of the hash, 128 hex digits."""
+    """Microseconds since 1970, UTC. Not part of what is signed."""
+    signatures: tuple[str, ...]
+    """Each in base64: four bytes that identify the key, and the signature."""
 
     @property
     def text(self) -> str:
-        """The checkpoint as text for any log."""
-        members = " ".join(f"{name}={value}" for name, value in vars(self).items())
-        return f"{_LINE_PREFIX} {members}"
+        """What is signed."""
+        return f"{self.origin}\n{self.size}\n{self.root}\n"
+
+    @property
+    def note(self) -> str:
+        """The checkpoint as other tools read it."""
+        return f"{self.text}\n" + "".join(f"— {self.origin} {one}\n" for one in self.signatures)
+
+    @property
+    def line(self) -> str:
+        """The checkpoint as a line for any log."""
+        signatures = "".join(f" signature={one}" for one in self.signatures)
+        return (
+            f"{_LINE_PREFIX} at={self.at} origin={self.origin} size={self.size} root={self.root}"
+            f"{signatures}"
+        )
 
 
 @dataclass(frozen=True)
@@ -46,32 +69,83 @@ class WitnessedCheckpoint:
     """The run whose step wrote it to the log of a host; None elsewhere."""
 
 
-_CHECKPOINT_ADAPTER = TypeAdapter(Checkpoint)
 # Logs prefix the time, the host and more, or put the line into JSON.
 _LINE_PREFIX = "keyturn checkpoint"
 _RUN_PATTERN = re.compile(rf"\brun (\d{{1,9}}) step \d{{1,9}}: {_LINE_PREFIX} ")
-_CHECKPOINT_PATTERN = re.compile(
-    _LINE_PREFIX
-    + r" seq=(\d+) hash=([0-9a-f]{64}) at=(\d+) key=([0-9a-f]{64}) signature=([0-9a-f]{128})"
+_BASE64 = r"[A-Za-z0-9+/]+={0,2}"
+_ORIGIN = r"[\w./:-]{1,100}"
+_LINE_PATTERN = re.compile(
+    _LINE_PREFIX + rf" at=(\d{{1,18}}) origin=({_ORIGIN}) size=(\d{{1,18}}) root=({_BASE64})"
+    rf"((?: signature={_BASE64})+)"
 )
+_NOTE_PATTERN = re.compile(
+    rf"({_ORIGIN})\n(\d{{1,18}})\n({_BASE64})\n(?:[^\n]+\n)*\n((?:— [^\n ]+ {_BASE64}\n)+)"
+)
+_SIGNATURE_PATTERN = re.compile(rf"— ([^\n ]+) ({_BASE64})\n")
+
+
+def name_log(first_key: str) -> str:
+    """Return the origin of the log whose first entry has this public key."""
+    return f"keyturn/{first_key[:16]}"
+
+
+def sign_checkpoint(origin: str, tree: Tree, at: int, keys: Sequence[SigningKey]) -> Checkpoint:
+    """Return the checkpoint of a tree, with a signature of each of our keys."""
+    point = Checkpoint(origin, tree.size, b64encode(tree.root).decode(), at, ())
+    text = point.text.encode()
+    signed = [identify_key(origin, key.public_key) + key.sign(text) for key in keys]
+    return Checkpoint(
+        origin, point.size, point.root, at, tuple(b64encode(one).decode() for one in signed)
+    )
+
+
+def is_signed_by(checkpoint: Checkpoint, public_key: str) -> bool:
+    """Return whether the owner of this public key, in hex digits, signed the checkpoint."""
+    try:
+        wanted = identify_key(checkpoint.origin, public_key)
+        found = [b64decode(one, validate=True) for one in checkpoint.signatures]
+    except ValueError:
+        return False
+    text = checkpoint.text.encode()
+    return any(
+        one.startswith(wanted) and is_signature_valid(public_key, text, one[_KEY_ID_BYTES:])
+        for one in found
+    )
+
+
+def identify_key(origin: str, public_key: str) -> bytes:
+    """Return the four bytes that begin each signature of this key."""
+    named = origin.encode() + b"\n" + _ED25519 + bytes.fromhex(public_key)
+    return sha256(named).digest()[:_KEY_ID_BYTES]
+
+
+def parse_note(note: str, at: int = 0) -> Checkpoint | None:
+    """Return the checkpoint of a signed note; None if the text is none."""
+    match = _NOTE_PATTERN.fullmatch(note)
+    if match is None:
+        return None
+    origin, size, root, signatures = match.groups()
+    ours = [one for name, one in _SIGNATURE_PATTERN.findall(signatures) if name == origin]
+    return Checkpoint(origin, int(size), root, at, tuple(ours))
 
 
 def write_checkpoint(file: Path, checkpoint: Checkpoint) -> None:
-    """Append a checkpoint durably, unless the last one in the file has the same hash."""
+    """Append a checkpoint durably, unless the last one in the file is the same."""
     last = _read_last_line(file)
-    if _parse_hash(last) == checkpoint.hash:
+    seen = _parse_line(last)
+    if seen is not None and seen.text == checkpoint.text:
         return
     # A line that a crash cut short stays as it is, for people to see.
     torn = "\n" if last and not last.endswith("\n") else ""
     with file.open("a") as out:
-        out.write(torn + encode_canonical(vars(checkpoint)) + "\n")
+        out.write(f"{torn}{checkpoint.line}\n")
         out.flush()
         os.fsync(out.fileno())
 
 
 def read_newest_checkpoint(file: Path) -> Checkpoint | None:
     """Return the checkpoint on the last line; None if there is none or it was cut short."""
-    return _parse_checkpoint(_read_last_line(file))
+    return _parse_line(_read_last_line(file))
 
 
 def read_checkpoints(file: Path) -> list[Checkpoint]:
@@ -82,14 +156,17 @@ def read_checkpoints(file: Path) -> list[Checkpoint]:
 def read_witnessed_checkpoints(file: Path) -> list[WitnessedCheckpoint]:
     """Read every checkpoint from a witness's file, or from a log of a host or of a log server.
 
-    Other lines, and a line that a crash cut short, are ignored. Raises InvalidRequestError if
-    the file holds no checkpoint.
+    The file of another witness, with one signed note, is read as well. Other lines, and a line
+    that a crash cut short, are ignored. Raises InvalidRequestError if the file holds no
+    checkpoint.
     """
-    lines = file.read_text(errors="replace").splitlines()
+    text = file.read_text(errors="replace")
+    if (note := parse_note(text)) is not None:
+        return [WitnessedCheckpoint(note)]
     found = [
         WitnessedCheckpoint(point, _parse_run(line))
-        for line in lines
-        if (point := _parse_checkpoint(line)) is not None
+        for line in text.splitlines()
+        if (point := _parse_line(line)) is not None
     ]
     if not found:
         raise InvalidRequestError(
@@ -99,14 +176,13 @@ def read_witnessed_checkpoints(file: Path) -> list[WitnessedCheckpoint]:
     return found
 
 
-def _parse_checkpoint(line: str) -> Checkpoint | None:
-    if match := _CHECKPOINT_PATTERN.search(line):
-        seq, digest, at, key, signature = match.groups()
-        return Checkpoint(int(seq), digest, int(at), key, signature)
-    try:
-        return _CHECKPOINT_ADAPTER.validate_json(line)
-    except ValidationError:
+def _parse_line(line: str) -> Checkpoint | None:
+    match = _LINE_PATTERN.search(line)
+    if match is None:
         return None
+    at, origin, size, root, signatures = match.groups()
+    each = tuple(one.removeprefix("signature=") for one in signatures.split())
+    return Checkpoint(origin, int(size), root, int(at), each)
 
 
 def _parse_run(line: str) -> int | None:
@@ -122,8 +198,3 @@ def _read_last_line(file: Path) -> str:
             return last_lines[-1] if last_lines else ""
     except FileNotFoundError:
         return ""
-
-
-def _parse_hash(line: str) -> str:
-    point = _parse_checkpoint(line)
-    return point.hash if point else ""

@@ -1271,14 +1271,7 @@ class DigestDue(Event, kind="digest due"):
 
 
 class KeyAdded(Event, kind="key"):
-    """This key signs the log from the next entry on."""
-
-    public: str
-    proof: str = ""
-
-
-class KeyInUse(Event, kind="key in use"):
-    """The first entry that a changed key signed."""
+    """This key signs the log from here on. The key before signs the checkpoint of it as well."""
 
     public: str
 

@@ -20,7 +20,7 @@ from bot.audit.followed_log import (
     find_missing_entry_of_run,
     follow_log,
 )
-from bot.audit.key_history import list_vouched_entries
+from bot.audit.inclusion import list_vouched_entries
 from bot.auth.sessions import Session
 from bot.db import break_glass, runs, tables
 from bot.db.break_glass import BreakGlass
@@ -148,8 +148,7 @@ def _get_step(entry: Entry) -> int | None:
 def list_banned(tx: Transaction) -> frozenset[str]:
     """Return who is banned by the log, with EVERYONE if everything is stopped.
 
-    An entry that lifts a ban or a stop counts only if our key vouches for it, or if it is older
-    than the key.
+    An entry that lifts a ban or a stop counts only if our key vouches for it.
     """
     known = follow_log(tx)
     logged = [Entry(*row) for row in tx.sql.execute(_BLOCKING_ENTRIES).all()]
@@ -157,10 +156,8 @@ def list_banned(tx: Transaction) -> frozenset[str]:
     # A ban is read as it is: one that this version does not know counts as well.
     last = {str(one.event.get_fact("banned_person") or EVERYONE): one for one in logged}
     lifted = [one for one in last.values() if one.kind in _UNBLOCKING_KINDS]
-    named = change_log.get_last_entry_of_kind(tx, events.KeyAdded.kind) if lifted else None
     ours = {one.seq for one in list_vouched_entries(tx, lifted)}
-    old = {one.seq for one in lifted if named is not None and one.seq < named.seq}
-    return frozenset(who for who, one in last.items() if one.seq not in ours | old)
+    return frozenset(who for who, one in last.items() if one.seq not in ours)
 
 
 def find_mismatch_of_break_glass(tx: Transaction, run: Run, break_glass_record: BreakGlass) -> str:

@@ -2,7 +2,7 @@
 
 An attacker with write access to the database but without the key cannot add an entry, but can
 remove one: that a request was denied, or a person banned. So each process follows the log from its
-first entry on, each linked to the one before, and remembers the entries that matter to a decision.
+first entry to the signed root, and remembers the entries that matter to a decision.
 What the gate reads of the log has to contain all of them, with the same hashes.
 
 A run is open from its first entry until it, or its schedule, ends. Of an ended run only the fact
@@ -18,17 +18,16 @@ from weakref import WeakKeyDictionary
 from sqlalchemy import Connection
 
 from bot.audit import change_log, events
-from bot.audit.change_log import GENESIS, Entry, LogAlteredError
+from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.event_type import PERSON, parse_facts
 from bot.db.database import SeenHead, StoreUnavailable, Transaction
+from bot.model.merkle import Tree
 
 _SCHEDULE_END_KINDS = frozenset({events.ScheduleEnded.kind, events.ScheduleLapsed.kind})
 # The entries of a run that decide whether it may continue.
 DECIDING_KINDS = frozenset(each.kind for each in events.EVENT_TYPES if each.decides)
 # The fact that holds what an entry revokes, for the kinds that revoke something.
 _SUBJECT_FACTS = {each.kind: each.revokes for each in events.EVENT_TYPES if each.revokes}
-# The index of the hash in a row of the log.
-_HASH = 8
 # Only the latest of these count.
 _USED, _USED_FOR = events.GrantUsed.kind, 2 * 3_600_000_000
 _BATCH_SIZE = 2000
@@ -42,8 +41,8 @@ _Revocation = tuple[str, str, str, int]
 class LogState:
     """What is known as of one entry. Not changed after that: `_follow_to_end` returns a copy."""
 
-    seq: int = 0
-    hash: str = GENESIS
+    tree: Tree = field(default_factory=Tree)
+    """The tree of the entries that were read."""
     open_runs: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
     """For each open run, the hashes of its deciding entries by their numbers."""
     child_starts: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
@@ -93,7 +92,7 @@ class _LogFollower:
 
     def _keep_durable_state(self, state: LogState) -> None:
         with self._lock:
-            if state.seq > self._durable_state.seq:
+            if state.tree.size > self._durable_state.tree.size:
                 self._durable_state = state
 
 
@@ -124,7 +123,9 @@ def find_missing_entry_of_run(
     """Return what the log lacks of an open run; "" if nothing. entries: all that were read."""
     if log_state is None:
         return ""
-    read = {e.seq: e.hash for e in entries if e.kind in DECIDING_KINDS and e.seq <= log_state.seq}
+    read = {
+        e.seq: e.hash for e in entries if e.kind in DECIDING_KINDS and e.seq <= log_state.tree.size
+    }
     mine = log_state.open_runs.get(run)
     if mine is None:
         is_new = run > log_state.highest_run or run in log_state.unused_runs
@@ -194,25 +195,31 @@ def check_grant_uses(log_state: LogState | None, since: int, entries: Iterable[E
 
 
 def _follow_to_end(tx: Transaction, state_before: LogState) -> LogState:
-    """Read the log from there to its end, and return what is known then."""
-    # Others may write and commit more while this reads.
-    written_head, known, row = tx.seen_head.head, state_before, None
-    while True:
-        rows = change_log.list_rows_from(tx, known.seq, limit=_BATCH_SIZE)
-        if known.seq and (not rows or (rows[0][0], rows[0][_HASH]) != (known.seq, known.hash)):
-            raise LogAlteredError(f"entry {known.seq} is not the one that Keyturn read")
-        new = rows[1:] if known.seq else rows
-        if not new:
-            break
-        if known is state_before:
-            known = _copy_state(state_before)
-        for row in new:
-            _add_entry(known, row, written_head)
-    if known.seq < written_head[0]:
-        raise change_log.LogShortenedError(known.seq, written_head[0])
-    if row is not None and known.seq > written_head[0]:
-        change_log.check_row_signature(tx, row)
+    """Read the log from there to its signed end, and return what is known then."""
+    signed = change_log.get_verified_tree(tx)
+    read = state_before.tree
+    if signed.size < read.size:
+        raise change_log.LogShortenedError(signed.size, read.size)
+    if signed.size == read.size:
+        _check_tree(read, signed)
+        return state_before
+    known = _copy_state(state_before)
+    while known.tree.size < signed.size:
+        first = known.tree.size
+        limit = min(_BATCH_SIZE, signed.size - first)
+        rows = change_log.list_rows_after(tx, first, limit=limit)
+        if len(rows) < limit:
+            raise LogAlteredError(f"an entry after {first} is missing")
+        for seq, row in enumerate(rows, start=first + 1):
+            _add_entry(known, row, seq)
+        known.tree = known.tree.add_leaves([bytes.fromhex(row[-1]) for row in rows])
+    _check_tree(known.tree, signed)
     return known
+
+
+def _check_tree(read: Tree, signed: Tree) -> None:
+    if read != signed:
+        raise LogAlteredError(f"an entry up to {signed.size} is not the one that Keyturn wrote")
 
 
 def _copy_state(log_state: LogState) -> LogState:
@@ -226,16 +233,13 @@ def _copy_state(log_state: LogState) -> LogState:
     )
 
 
-def _add_entry(log_state: LogState, row: Sequence[Any], written_head: tuple[int, str]) -> None:
-    """Add one entry. written_head: number and hash of the newest that this process has written."""
-    seq, at, kind, run, person, host, body, prev, digest, _ = row
-    if seq != log_state.seq + 1:
-        raise LogAlteredError(f"entry {log_state.seq + 1} is missing")
-    if prev != log_state.hash or not change_log.is_hash_valid(row):
-        raise LogAlteredError(f"entry {seq} or the one before it was altered")
-    if seq == written_head[0] and digest != written_head[1]:
-        raise LogAlteredError(f"entry {seq} is not the one that Keyturn wrote")
-    log_state.seq, log_state.hash = seq, digest
+def _add_entry(log_state: LogState, row: Sequence[Any], number: int) -> None:
+    """Add what one entry says. number: the one that it has to have."""
+    seq, at, kind, run, person, host, body, digest = row
+    if seq != number:
+        raise LogAlteredError(f"entry {number} is missing")
+    if not change_log.is_hash_valid(row):
+        raise LogAlteredError(f"entry {seq} was altered: its content does not have its hash")
     if (fact := _SUBJECT_FACTS.get(kind)) is not None:
         # The fact is read as it is: an entry that this version does not know revokes as well.
         about = person if fact == PERSON else parse_facts(body).get(fact)

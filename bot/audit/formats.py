@@ -29,9 +29,7 @@ ARCHIVE_COLUMNS = (
     "person",
     "host",
     "body",
-    "prev",
     "hash",
-    "signature",
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -61,7 +59,7 @@ def format_archive_csv(entry: Mapping[str, Any]) -> str:
 def format_archive_syslog(entry: Mapping[str, Any], hostname: str) -> str:
     """Return one line. hostname: of this machine. The message is the body as JSON in ASCII."""
     kind = _UNPRINTABLE.sub("-", entry["kind"])[:32] or "-"
-    named = ("seq", "run", "person", "host", "prev", "hash", "signature")
+    named = ("seq", "run", "person", "host", "hash")
     data = " ".join(f'{name}="{_escape_syslog_value(entry[name])}"' for name in named)
     message = json.dumps(json.loads(entry["body"]))
     origin = _UNPRINTABLE.sub("-", hostname)[:255] or "-"
@@ -87,13 +85,20 @@ def _format_iso(at: int) -> str:
 
 
 def iterate_export(tx: Transaction) -> Generator[dict[str, Any]]:
-    """Yield the members of every entry, and `output` if it binds output (None once erased)."""
-    outputs = output.iterate_all_output(tx)
+    """Yield the members of every entry.
+
+    `output` if it binds output, None once erased; `checkpoint` if one has it as its newest entry.
+    """
+    outputs, checkpoints = output.iterate_all_output(tx), change_log.read_checkpoints(tx)
     bound = next(outputs, None)
+    size, point = next(checkpoints, (0, None))
     for entry in change_log.read_whole_log(tx):
         members = dict(vars(entry))
         if bound is not None and bound[0] == entry.seq:
             _, salt, text = bound
             members["output"] = None if text is None else {"salt": salt, "text": text}
             bound = next(outputs, None)
+        if size == entry.seq:
+            members["checkpoint"] = point.note if point else ""
+            size, point = next(checkpoints, (0, None))
         yield members

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.audit.followed_log import check_grant_uses, check_revocations, follow_log
-from bot.audit.key_history import list_vouched_entries
+from bot.audit.inclusion import list_vouched_entries
 from bot.db import grants
 from bot.db.database import Transaction
 from bot.db.delegations import Delegation

@@ -52,7 +52,7 @@ def _format_message(checkpoint: Checkpoint) -> bytes:
     when = to_datetime(checkpoint.at).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     here = socket.gethostname() or "-"
     head = f"<{_PRIORITY}>1 {when} {here} keyturn {os.getpid()} checkpoint - "
-    return (head + checkpoint.text).encode()
+    return (head + checkpoint.line).encode()
 
 
 def _send_datagram(host_and_port: tuple[str, int], message: bytes) -> None:

@@ -1,28 +1,24 @@
-"""Verification of the change log: every hash, link and signature, and the witnesses."""
+"""Verification of the change log: every hash, the signed roots, and the witnesses."""
 
-import os
-from collections import deque
-from collections.abc import Iterable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from base64 import b64encode
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
-from bot.audit import change_log, events, output
-from bot.audit.change_log import GENESIS, Entry, hash_succession
-from bot.audit.checkpoints import Checkpoint
+from bot.audit import change_log, events, inclusion, output
+from bot.audit.change_log import Entry, LogAlteredError
+from bot.audit.checkpoints import Checkpoint, is_signed_by, name_log, sign_checkpoint
 from bot.db.database import Database, Transaction
 from bot.model import signing
+from bot.model.merkle import Tree
 from bot.model.progress import BeginStage, begin_silent_stage, iterate_with_progress
 from bot.model.signing import SigningKey
 from connectors.errors import DomainError
 
 # The indexes of the members of a row that verification reads; an index is faster than a name.
-_KIND, _BODY, _HASH, _SIGNATURE = 2, 6, 8, 9
+_KIND, _BODY, _HASH = 2, 6, 7
 _NUMBER_OR_NONE = (int, type(None))
-# The size of a batch of signatures, how many batches may wait, and how many threads check them.
-_BATCH, _BATCHES, _MOST_THREADS = 500, 32, 8
-_UNSIGNED_MESSAGE = "is not signed by the key of the log"
 _VERIFICATION_LOCK = Lock()
 
 
@@ -38,8 +34,8 @@ class Verification:
 
     entries: int
     """How many entries from the beginning are intact."""
-    head: str
-    """The hash of the last of these."""
+    root: str
+    """The root over these, in base64."""
     key: str = ""
     """The public key in use at the end."""
     broken: int | None = None
@@ -47,9 +43,12 @@ class Verification:
     why: str = ""
     """What is wrong with it."""
     keys: tuple[str, ...] = ()
-    """All public keys of the log in their order, each introduced by the one before."""
+    """All public keys of the log in their order; each also signed where the next one begins."""
     lost: int = 0
     """How many checkpoints of witnesses are of entries that a restore lost, as the log records."""
+
+
+_EMPTY = Verification(0, b64encode(Tree().root).decode())
 
 
 def open_log(tx: Transaction) -> None:
@@ -86,41 +85,33 @@ def append_key_change(
 ) -> None:
     """Add the key that signs the log from the next entry on, with proof that we have it.
 
-    The new key vouches for every entry before it, so the whole log is verified first, each
-    signature with the key that was in use then. Raises KeyFileError if anything is wrong.
+    The new key vouches for every entry before it, so the whole log is verified first, with each
+    signature. Raises KeyFileError if anything is wrong.
     """
     change_log.lock_log(tx)
-    verdict = verify_log(tx, witnesses=witnesses, stages=stages)
+    verdict = verify_log(tx, witnesses=witnesses, every=True, stages=stages)
     if verdict.broken is not None or verdict.key != tx.signing_key.public_key:
         raise signing.KeyFileError(
             f"the change log is broken ({verdict.why or 'another key signs it'}), so its key "
             "cannot be changed. Run `keyturn changelog verify`"
         )
-    seq, head = change_log.get_head(tx)
-    proof = new_key.sign_hash(hash_succession(seq + 1, head, tx.signing_key.public_key))
-    change_log.append_entry(tx, events.KeyAdded(public=new_key.public_key, proof=proof))
-    # The newest entry is always signed by the key in use: every append checks that.
+    change_log.append_entry(tx, events.KeyAdded(public=new_key.public_key))
+    change_log.sign_head(tx, new_key)
     tx.set_signing_key(new_key)
-    change_log.append_entry(tx, events.KeyInUse(public=new_key.public_key))
 
 
 def create_checkpoint(tx: Transaction) -> Checkpoint:
-    """Return a checkpoint of the newest entry, in a transaction that writes.
+    """Return the newest checkpoint, in a transaction that writes.
 
-    It has the signature of the entry itself. A hash from the database is never signed again,
-    because an attacker may have put it there. Raises LogAlteredError.
+    A root from the database is never signed again, because an attacker may have put it there.
+    Raises LogAlteredError.
     """
-    newest = change_log.lock_and_get_head(tx)
-    if newest is None:
-        return Checkpoint(
-            0, GENESIS, tx.now, tx.signing_key.public_key, tx.signing_key.sign_hash(GENESIS)
-        )
-    return Checkpoint(newest.seq, newest.hash, tx.now, tx.signing_key.public_key, newest.signature)
-
-
-def create_checkpoint_at(tx: Transaction, entry: Entry) -> Checkpoint:
-    """Return a checkpoint of an entry that this transaction appended."""
-    return Checkpoint(entry.seq, entry.hash, entry.at, tx.signing_key.public_key, entry.signature)
+    change_log.lock_log(tx)
+    change_log.sign_head(tx)
+    newest = change_log.get_newest_checkpoint(tx)
+    return newest or sign_checkpoint(
+        name_log(tx.signing_key.public_key), Tree(), tx.now, (tx.signing_key,)
+    )
 
 
 def verify_log(
@@ -128,29 +119,23 @@ def verify_log(
     *,
     required_key: str = "",
     witnesses: Sequence[Checkpoint] = (),
-    quick: bool = False,
+    every: bool = False,
     stages: BeginStage = begin_silent_stage,
 ) -> Verification:
-    """Recompute the whole chain and check every signature.
+    """Recompute every hash and every root, and compare with the checkpoints and the witnesses.
+
+    The last signature covers all entries. If it is wrong, all signatures are checked, to find the
+    first entry that is not signed.
 
     Args:
         required_key: A public key that has to be one of the keys of the log.
         witnesses: The checkpoints that witnesses hold.
-        quick: Check only the signatures of the last entry and of those that add keys. Each entry
-            was checked before the next one was added; a later change breaks the chain.
+        every: Check the signature of every checkpoint.
     """
-    wanted = {point.seq for point in witnesses}
-    stage = stages("verifying", lambda: change_log.get_head(tx)[0])
-    with stage as report_progress, change_log.read_rows(tx) as rows:
-        verdict, seen, bound = _verify_rows(
-            iterate_with_progress(rows, report_progress), quick=quick, checkpoint_numbers=wanted
-        )
-    if verdict.broken is not None and quick:
-        # An attacker without the key may have recomputed the hashes: find the first such entry.
-        return verify_log(tx, required_key=required_key, witnesses=witnesses, stages=stages)
-    found = _verify_outputs(
-        tx, _compare_with_witnesses(tx, verdict, seen, witnesses), bound, stages
-    )
+    sizes = frozenset(point.size for point in witnesses)
+    verifier = _verify_rows(tx, sizes, stages, every=every)
+    compared = _compare_with_witnesses(tx, verifier.result, verifier.roots, witnesses)
+    found = _verify_outputs(tx, compared, verifier.bound, stages)
     # Checked last, so that a required key never hides another problem.
     if found.broken is None and required_key and required_key not in found.keys:
         signed_by = f"signed by the key {found.key[:16]}…" if found.key else "empty"
@@ -185,21 +170,42 @@ def verify_newest_entries(
     """
     entries = change_log.list_newest_entries(tx, limit=limit)[::-1]
     if not entries:
-        return _compare_with_witnesses(tx, Verification(0, GENESIS), {}, witnesses)
-    seq, prev = entries[0].seq - 1, entries[0].prev
-    keys = change_log.list_keys(tx)
-    for entry in entries:
-        if why := _find_row_fault(list(vars(entry).values()), seq + 1, prev):
-            return Verification(seq, prev, broken=seq + 1, why=why)
-        if not change_log.is_entry_signed(entry, keys):
-            why = f"entry {entry.seq} {_UNSIGNED_MESSAGE}"
-            return Verification(seq, prev, broken=entry.seq, why=why)
-        seq, prev = entry.seq, entry.hash
-    key = change_log.find_key_of_entry(keys, seq + 1)
-    found = Verification(seq, prev, key, keys=(key,))
-    seen = {entry.seq: entry.hash for entry in entries}
-    near = [point for point in witnesses if point.seq >= entries[0].seq]
-    return _compare_with_witnesses(tx, found, seen, near)
+        return _compare_with_witnesses(tx, _EMPTY, {}, witnesses)
+    first = entries[0].seq
+    for seq, entry in enumerate(entries, start=first):
+        if why := _find_row_fault(list(vars(entry).values()), seq):
+            return Verification(seq - 1, "", broken=seq, why=why)
+    point = change_log.get_newest_checkpoint(tx)
+    size = entries[-1].seq
+    try:
+        tree = change_log.build_tree(tx, size)
+        root = _encode_root(tree)
+        key = _get_newest_key(tx)
+        if point is None or point.size != size or point.root != root:
+            return Verification(size, "", broken=size, why=f"no checkpoint signs entry {size}")
+        if not is_signed_by(point, key):
+            return Verification(size, root, broken=size, why=_describe_unsigned(size))
+        if len(inclusion.list_included_entries(tx, tree, entries)) < len(entries):
+            raise LogAlteredError("an entry is not in the tree")
+        near = [one for one in witnesses if one.size <= size]
+        roots = {one.size: _encode_root(change_log.build_tree(tx, one.size)) for one in near}
+    except LogAlteredError as error:
+        return Verification(first - 1, "", broken=first, why=error.reason)
+    found = Verification(size, root, key, keys=(key,))
+    return _compare_with_witnesses(tx, found, roots, witnesses)
+
+
+def _get_newest_key(tx: Transaction) -> str:
+    last = change_log.get_last_entry_of_kind(tx, events.KeyAdded.kind)
+    return change_log.get_added_key(last) if last else ""
+
+
+def _encode_root(tree: Tree) -> str:
+    return b64encode(tree.root).decode()
+
+
+def _describe_unsigned(seq: int) -> str:
+    return f"entry {seq} is not signed by the key of the log"
 
 
 def _verify_outputs(
@@ -213,105 +219,132 @@ def _verify_outputs(
     return verification if fault is None else replace(verification, broken=fault[0], why=fault[1])
 
 
-class _SignatureChecker:
-    """Checks signatures in the order of the log, on all cores: libsodium releases the GIL."""
-
-    def __init__(self, pool: ThreadPoolExecutor) -> None:
-        self._pool = pool
-        self._batch: list[tuple[str, int, str, str]] = []
-        self._results: deque[Future[int]] = deque()
-
-    def add_row(self, key: str, row: Sequence[Any]) -> int:
-        """Add an entry to check. Return the first one found unsigned so far; 0 if none."""
-        self._batch.append((key, row[0], row[_HASH], row[_SIGNATURE]))
-        if len(self._batch) < _BATCH:
-            return 0
-        self._submit_batch()
-        return self._results.popleft().result() if len(self._results) > _BATCHES else 0
-
-    def find_first_unsigned(self) -> int:
-        """Wait for all checks. Return the first entry that is not signed; 0 if all are."""
-        self._submit_batch()
-        return next(filter(None, (one.result() for one in self._results)), 0)
-
-    def _submit_batch(self) -> None:
-        self._results.append(self._pool.submit(_find_first_unsigned, self._batch))
-        self._batch = []
-
-
-def _find_first_unsigned(batch: Sequence[tuple[str, int, str, str]]) -> int:
-    unsigned = (
-        seq
-        for key, seq, digest, signature in batch
-        if not signing.is_signature_valid(key, digest, signature)
-    )
-    return next(unsigned, 0)
-
-
 def _verify_rows(
-    rows: Iterable[Sequence[Any]], *, quick: bool, checkpoint_numbers: set[int]
-) -> tuple[Verification, dict[int, str], int]:
-    """Return the result, the hashes of the entries with checkpoints, and how many bind output."""
-    seq, prev, bound, bad = 0, GENESIS, 0, 0
-    row: Sequence[Any] | None = None
-    keys: list[str] = []
-    seen: dict[int, str] = {}
-    with ThreadPoolExecutor(min(_MOST_THREADS, os.cpu_count() or 1)) as pool:
-        signatures = _SignatureChecker(pool)
-        why = ""
-        for row in rows:
-            why = _find_row_fault(row, seq + 1, prev) or _find_key_fault(row, keys)
-            if not (why or quick or row[_KIND] == events.KeyAdded.kind):
-                bad = signatures.add_row(keys[-1], row)
-            if why or bad:
-                break
-            seq, prev = seq + 1, row[_HASH]
-            bound += output.BINDING_MARK in row[_BODY]
-            if seq in checkpoint_numbers:
-                seen[seq] = prev
-        bad = bad or signatures.find_first_unsigned()
-    if not (bad or why) and quick and row is not None and row[_KIND] != events.KeyAdded.kind:
-        bad = 0 if signing.is_signature_valid(keys[-1], prev, row[_SIGNATURE]) else seq
-    found = Verification(seq, prev, keys[-1] if keys else "", keys=tuple(keys))
-    if bad:
-        return replace(found, broken=bad, why=f"entry {bad} {_UNSIGNED_MESSAGE}"), seen, bound
-    return (replace(found, broken=seq + 1, why=why) if why else found), seen, bound
+    tx: Transaction, sizes: Collection[int], stages: BeginStage, *, every: bool = False
+) -> "_Verifier":
+    stage = stages("verifying", lambda: change_log.get_head(tx)[0])
+    with stage as report_progress, change_log.read_rows(tx) as rows:
+        verifier = _Verifier(change_log.read_checkpoints(tx), sizes, every=every)
+        verifier.verify(iterate_with_progress(rows, report_progress))
+    if verifier.is_end_unsigned and not every:
+        return _verify_rows(tx, sizes, stages, every=True)
+    return verifier
 
 
-def _find_key_fault(row: Sequence[Any], keys: list[str]) -> str:
-    """Return what is wrong with an entry that adds a key, or that no key is known yet.
+class _Verifier:
+    """Verifies the rows of the log in their order, and each checkpoint on the way."""
 
-    A valid key is appended to *keys*. The first entry of the log adds its own key.
-    """
-    if row[_KIND] != events.KeyAdded.kind:
-        return "" if keys else f"entry {row[0]} {_UNSIGNED_MESSAGE}"
-    entry = Entry(*row)
-    by = keys[-1] if keys else change_log.get_added_key(entry) if entry.seq == 1 else ""
-    if not signing.is_signature_valid(by, entry.hash, entry.signature):
-        return f"entry {entry.seq} {_UNSIGNED_MESSAGE}"
-    if keys and not change_log.is_succession_signed(entry, keys[-1]):
-        return f"entry {entry.seq} names a key whose owner did not sign"
-    keys.append(change_log.get_added_key(entry))
-    return ""
+    def __init__(
+        self,
+        checkpoints: Iterator[tuple[int, Checkpoint | None]],
+        sizes: Collection[int],
+        *,
+        every: bool,
+    ) -> None:
+        """sizes: those whose roots are kept, for witnesses. every: check every signature."""
+        self._checkpoints, self._sizes, self._every = checkpoints, sizes, every
+        self._next_checkpoint()
+        self._tree, self._leaves = Tree(), list[bytes]()
+        self._keys, self._signed = list[str](), 0
+        self._last: Checkpoint | None = None
+        self.is_end_unsigned = False
+        """Whether all roots are right, but the last one is not signed."""
+        self.roots: dict[int, str] = {}
+        self.bound = 0
+        """How many entries bind output."""
+        self.result = _EMPTY
+
+    def verify(self, rows: Iterable[Sequence[Any]]) -> None:
+        seq, why = 0, ""
+        for seq, row in enumerate(rows, start=1):
+            if why := _find_row_fault(row, seq) or self._find_key_fault(row):
+                self._end(seq, why)
+                return
+            self._leaves.append(bytes.fromhex(row[_HASH]))
+            self.bound += output.BINDING_MARK in row[_BODY]
+            if seq in self._sizes:
+                self.roots[seq] = self._compute_root()
+            if seq != self._size:
+                continue
+            adds_key = row[_KIND] == events.KeyAdded.kind
+            if why := self._find_checkpoint_fault(seq, adds_key=adds_key):
+                self._end(self._signed + 1, why)
+                return
+            self._signed, self._last = seq, self._checkpoint
+            self._next_checkpoint()
+        self._verify_end(seq)
+
+    def _verify_end(self, seq: int) -> None:
+        if self._size:
+            self._end(seq + 1, f"entry {seq + 1} is missing: a checkpoint has entry {self._size}")
+        elif self._signed < seq:
+            self._end(self._signed + 1, _describe_unsigned(self._signed + 1))
+        elif self._last is not None and not is_signed_by(self._last, self._keys[-1]):
+            self.is_end_unsigned = True
+            self._end(seq, _describe_unsigned(seq))
+        else:
+            self.result = Verification(
+                seq, self._compute_root(), self._keys[-1] if seq else "", keys=tuple(self._keys)
+            )
+
+    def _end(self, broken: int, why: str) -> None:
+        key = self._keys[-1] if self._keys else ""
+        self.result = Verification(
+            broken - 1, "", key, keys=tuple(self._keys), broken=broken, why=why
+        )
+
+    def _next_checkpoint(self) -> None:
+        self._size, self._checkpoint = next(self._checkpoints, (0, None))
+
+    def _compute_root(self) -> str:
+        self._tree = self._tree.add_leaves(self._leaves)
+        self._leaves.clear()
+        return _encode_root(self._tree)
+
+    def _find_key_fault(self, row: Sequence[Any]) -> str:
+        """Return what is wrong with an entry that adds a key, or that no key is known yet."""
+        seq = row[0]
+        if row[_KIND] != events.KeyAdded.kind:
+            return "" if self._keys else _describe_unsigned(seq)
+        self._keys.append(change_log.get_added_key(Entry(*row)))
+        # The checkpoint of a new key is its own, and has the signature of the key before, too.
+        return "" if seq in (1, self._size) else _describe_unsigned(seq)
+
+    def _find_checkpoint_fault(self, seq: int, *, adds_key: bool) -> str:
+        point, key = self._checkpoint, self._keys[-1]
+        if point is None or (point.origin, point.size) != (name_log(self._keys[0]), seq):
+            return f"the checkpoint of entry {seq} was altered"
+        if point.root != self._compute_root():
+            if not any(is_signed_by(point, one) for one in self._keys):
+                return f"the checkpoint of entry {seq} was altered"
+            first = self._signed + 1
+            named = f"entry {seq} was" if first == seq else f"entries {first} to {seq} were"
+            return f"{named} altered: the checkpoint has another root"
+        if adds_key and seq > 1:
+            if not is_signed_by(point, self._keys[-2]):
+                return _describe_unsigned(seq)
+            if not is_signed_by(point, key):
+                return f"entry {seq} names a key whose owner did not sign"
+        return "" if not self._every or is_signed_by(point, key) else _describe_unsigned(seq)
 
 
 def _compare_with_witnesses(
     tx: Transaction,
     verification: Verification,
-    hashes: dict[int, str],
+    roots: Mapping[int, str],
     witnesses: Sequence[Checkpoint],
 ) -> Verification:
     """Compare the log with the checkpoints of witnesses: it may be cut off, restored or forked."""
     if verification.broken is not None or not witnesses:
         return verification
     losses, lost, unacknowledged = list_losses(tx), 0, list[tuple[LogLoss, int]]()
-    for point in sorted(witnesses, key=lambda point: point.seq):
-        why, loss = _compare_with_checkpoint(verification, hashes, losses, point)
+    for point in sorted(witnesses, key=lambda point: point.size):
+        why, loss = _compare_with_checkpoint(verification, roots, losses, point)
         if why:
-            return replace(verification, broken=min(point.seq, verification.entries + 1), why=why)
+            return replace(verification, broken=min(point.size, verification.entries + 1), why=why)
         lost += loss is not None
         if loss is not None and not loss.is_acknowledged:
-            unacknowledged.append((loss, point.seq))
+            unacknowledged.append((loss, point.size))
     if not unacknowledged:
         return replace(verification, lost=lost)
     first, last = unacknowledged[0][0].first, unacknowledged[-1][1]
@@ -325,22 +358,22 @@ def _compare_with_witnesses(
 
 def _compare_with_checkpoint(
     verification: Verification,
-    hashes: dict[int, str],
+    roots: Mapping[int, str],
     losses: "Sequence[LogLoss]",
     checkpoint: Checkpoint,
 ) -> "tuple[str, LogLoss | None]":
     """Return what is wrong with the log by a checkpoint, or the recorded loss that explains it."""
-    if not signing.is_signature_valid(checkpoint.key, checkpoint.hash, checkpoint.signature):
-        return f"the witness's checkpoint of entry {checkpoint.seq} is not signed by its key", None
-    if not checkpoint.seq or hashes.get(checkpoint.seq) == checkpoint.hash:
+    size = checkpoint.size
+    if not size or roots.get(size) == checkpoint.root:
         return "", None
     if loss := find_loss_of_checkpoint(losses, checkpoint):
         return "", loss
-    if checkpoint.seq <= verification.entries:
-        return f"another history: a witness saw another entry {checkpoint.seq}", None
+    if not any(is_signed_by(checkpoint, key) for key in verification.keys):
+        return f"another history: no key of this log signed the witness's checkpoint {size}", None
+    if size <= verification.entries:
+        return f"another history: a witness saw other entries up to {size}", None
     why = (
-        f"cut off: a witness saw entry {checkpoint.seq}, and the log ends at "
-        f"{verification.entries} (was a "
+        f"cut off: a witness saw entry {size}, and the log ends at {verification.entries} (was a "
         "backup restored?)"
     )
     return why, None
@@ -366,12 +399,10 @@ class LogLoss:
 
 def list_losses(tx: Transaction) -> list[LogLoss]:
     """Return the losses that the log records, the acknowledged ones first."""
-    keys = change_log.list_keys(tx)
     found = [
-        LogLoss(one.seq, None, one.at)
-        for one in _list_signed_entries(tx, events.Restored.kind, keys)
+        LogLoss(one.seq, None, one.at) for one in _list_logged_entries(tx, events.Restored.kind)
     ]
-    for one in _list_signed_entries(tx, events.LossAcknowledged.kind, keys):
+    for one in _list_logged_entries(tx, events.LossAcknowledged.kind):
         loss = one.event
         if isinstance(loss, events.LossAcknowledged):
             found.insert(0, LogLoss(loss.first, loss.first + loss.lost - 1, one.at))
@@ -381,8 +412,8 @@ def list_losses(tx: Transaction) -> list[LogLoss]:
 def find_loss_of_checkpoint(losses: Sequence[LogLoss], checkpoint: Checkpoint) -> LogLoss | None:
     """Return the loss that a checkpoint belongs to; None if it belongs to none."""
     for loss in losses:
-        last = checkpoint.seq if loss.last is None else loss.last
-        if loss.first <= checkpoint.seq <= last and checkpoint.at <= loss.until:
+        last = checkpoint.size if loss.last is None else loss.last
+        if loss.first <= checkpoint.size <= last and checkpoint.at <= loss.until:
             return loss
     return None
 
@@ -409,10 +440,10 @@ def acknowledge_loss(
     missing = [point for point in witnesses if _is_missing(tx, point)]
     if not missing:
         raise ValueError("the log holds everything that the witnesses saw: nothing was lost")
-    missing.sort(key=lambda point: point.seq)
+    missing.sort(key=lambda point: point.size)
     loss = find_loss_of_checkpoint(list_losses(tx), missing[0])
-    begin = loss.first if loss else min(missing[0].seq, verdict.entries + 1)
-    count = missing[-1].seq - begin + 1
+    begin = loss.first if loss else min(missing[0].size, verdict.entries + 1)
+    count = missing[-1].size - begin + 1
     if (first, lost_entries) != (begin, count):
         raise ValueError(
             f"the log lacks {count} entries from {begin} on that witnesses saw. Find out what "
@@ -432,44 +463,43 @@ def check_witness(tx: Transaction, checkpoint: Checkpoint) -> None:
         and find_loss_of_checkpoint(list_losses(tx), checkpoint) is None
     ):
         raise change_log.LogAlteredError(
-            f"a witness saw another entry {checkpoint.seq}, or it is missing"
+            f"a witness saw other entries up to {checkpoint.size}, or some are missing"
         )
 
 
 def _is_missing(tx: Transaction, checkpoint: Checkpoint) -> bool:
     """Return whether a witness saw an entry that is neither here nor acknowledged as lost."""
-    if not checkpoint.seq or not signing.is_signature_valid(
-        checkpoint.key, checkpoint.hash, checkpoint.signature
-    ):
-        return False
-    rows = change_log.list_rows_from(tx, checkpoint.seq, limit=1)
-    if rows and (rows[0][0], rows[0][_HASH]) == (checkpoint.seq, checkpoint.hash):
+    if not checkpoint.size or _has_root(tx, checkpoint):
         return False
     loss = find_loss_of_checkpoint(list_losses(tx), checkpoint)
     return loss is None or not loss.is_acknowledged
 
 
-def _list_signed_entries(
-    tx: Transaction, kind: str, keys: Sequence[tuple[int, str]]
-) -> list[Entry]:
+def _has_root(tx: Transaction, checkpoint: Checkpoint) -> bool:
+    try:
+        tree = change_log.build_tree(tx, checkpoint.size)
+    except LogAlteredError:
+        return False
+    return _encode_root(tree) == checkpoint.root
+
+
+def _list_logged_entries(tx: Transaction, kind: str) -> list[Entry]:
+    """Return the entries of a kind that are in the tree, the oldest first."""
     found = list(change_log.list_entries_since(tx, kind, 0))[::-1]
-    return [
-        one
-        for one in found
-        if change_log.is_hash_valid([*vars(one).values()])
-        and change_log.is_entry_signed(one, keys)
-    ]
+    intact = [one for one in found if change_log.is_hash_valid([*vars(one).values()])]
+    if not intact:
+        return []
+    tree = change_log.build_tree(tx, change_log.get_head(tx)[0])
+    return inclusion.list_included_entries(tx, tree, intact)
 
 
-def _find_row_fault(row: Sequence[Any], seq: int, prev: str) -> str:
+def _find_row_fault(row: Sequence[Any], seq: int) -> str:
     """Return what is wrong with an entry. row: the members of an Entry, in their order."""
-    number, at, _, run, _, _, _, before, _, signature = row
+    number, at, _, run, _, _, _, digest = row
     if number != seq:
         return f"entry {seq} is missing"
-    if before != prev:
-        return f"entry {seq} does not follow the one before it"
     # SQLite does not enforce types: it stores text in integer columns and the other way round.
     typed = type(number) is type(at) is int and type(run) in _NUMBER_OR_NONE
-    if typed and type(signature) is str and change_log.is_hash_valid(row):
+    if typed and type(digest) is str and change_log.is_hash_valid(row):
         return ""
     return f"entry {seq} was altered: its content does not have its hash"

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import Row, bindparam, insert, or_, select, update
 
-from bot.audit import change_log, events, followed_log, key_history
+from bot.audit import change_log, events, followed_log, inclusion
 from bot.auth import row_mac
 from bot.db import tables
 from bot.db.database import Database, StoreUnavailable, Transaction
@@ -262,7 +262,7 @@ def _is_creation_logged(tx: Transaction, token: ApiToken) -> bool:
     rows = tx.sql.execute(
         _CREATION_OF_TOKEN, {"token": _build_like_pattern("token", token.prefix)}
     ).all()
-    entries = key_history.list_vouched_entries(tx, [change_log.Entry(*row) for row in rows])
+    entries = inclusion.list_vouched_entries(tx, [change_log.Entry(*row) for row in rows])
     created = [
         (event.owner, event.scopes, event.behalf)
         for event in (entry.event for entry in entries)

@@ -324,6 +324,23 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str) -
     return key
 
 
+@click.command("proof")
+@click.argument("entry", type=click.IntRange(1, 2**53 - 1))
+@pass_environment_only
+def prove_entry(environment: CommandEnvironment, *, entry: int) -> None:
+    """Print a proof of one entry, in the format tlog-proof of C2SP.
+
+    It holds the entry and shows that it is under a signed root. Anyone can verify it without the
+    log: python3 docs/verify_changelog.py FILE --key HEX.
+
+    For example: keyturn changelog proof 31 > entry-31.tlog-proof
+    """
+    from bot.audit import entry_proof
+
+    with environment.open_database() as database, database.reading() as tx:
+        click.echo(entry_proof.build_proof(tx, entry), nl=False)
+
+
 @click.command("verify")
 @witness_option("File of a witness to compare with; repeatable. Default: KEYTURN_WITNESS.")
 @click.option(
@@ -332,16 +349,9 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str) -
     callback=_check_key,
     help="The required public signing key, 64 hex digits.",
 )
-@click.option(
-    "--quick",
-    is_flag=True,
-    help="Check every hash, but only the last signature and those of key changes.",
-)
 @pass_environment
-def verify_log(
-    environment: CommandEnvironment, *, witnesses: tuple[Path, ...], key: str, quick: bool
-) -> None:
-    """Recompute the whole hash chain and check every signature.
+def verify_log(environment: CommandEnvironment, *, witnesses: tuple[Path, ...], key: str) -> None:
+    """Recompute every hash and root, and compare them with the signed checkpoints and witnesses.
 
     Exit status 1 if an entry was changed, forged or is missing. The log records the verification,
     unless the log is broken.
@@ -356,7 +366,6 @@ def verify_log(
                 tx,
                 required_key=key,
                 witnesses=points,
-                quick=quick,
                 stages=show_progress(),
             )
         if verdict.broken is None:
@@ -364,7 +373,7 @@ def verify_log(
     if wants_json():
         print_json(vars(verdict))
     elif verdict.broken is None:
-        click.echo(f"{verdict.entries} entries, chain intact; head {verdict.head}")
+        click.echo(f"{verdict.entries} entries, log intact; root {verdict.root}")
         agree = len(points) - verdict.lost
         click.echo(f"signed by {verdict.key}; {agree} witness checkpoints match")
         if verdict.lost:
@@ -496,6 +505,7 @@ def _read_checkpoints(
 COMMANDS = (
     show_log,
     export_entries,
+    prove_entry,
     verify_log,
     rotate_key,
     acknowledge_loss,

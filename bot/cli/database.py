@@ -113,7 +113,7 @@ def _has_log_entries(database: "Database") -> bool:
     from bot.audit import change_log
 
     with database.reading() as tx:
-        return change_log.get_head(tx) != (0, change_log.GENESIS)
+        return change_log.get_head(tx)[0] > 0
 
 
 def _describe_key_problem(environment: CommandEnvironment, database: "Database") -> str:
@@ -157,9 +157,9 @@ def back_up_database(environment: CommandEnvironment, *, file: Path) -> None:
     with environment.open_database() as database:
         label, verdict = backup.make_backup(database, file, show_progress())
     is_broken = verdict.broken is not None
-    data = {"file": str(file), "rows": label.rows, "entries": label.point.seq}
-    data |= {"head": label.point.hash, "broken": verdict.broken, "error": verdict.why}
-    line = f"Saved {label.rows} rows in {file}; head of the log {label.point.hash}"
+    data = {"file": str(file), "rows": label.rows, "entries": label.point.size}
+    data |= {"head": label.point.root, "broken": verdict.broken, "error": verdict.why}
+    line = f"Saved {label.rows} rows in {file}; head of the log {label.point.root}"
     print_result(data, [line])
     if is_broken:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
@@ -240,7 +240,7 @@ def copy_to_database(environment: CommandEnvironment, *, source: str, target: st
     ):
         result = copy_database.copy_database(old, new, show_progress())
     lines = [
-        f"Copied {result.rows} rows; {result.entries} entries, chain intact; head {result.head}",
+        f"Copied {result.rows} rows; {result.entries} entries, log intact; head {result.head}",
         "Set KEYTURN_DATABASE to the new address, and start the service.",
     ]
     print_result(vars(result), lines)
@@ -270,10 +270,10 @@ def _parse_database_url(typed: str) -> str:
 def _result_to_data(result: "RestoreResult") -> dict[str, object]:
     return {
         "made": result.label.made,
-        "entries": result.label.point.seq,
-        "head": result.label.point.hash,
+        "entries": result.label.point.size,
+        "head": result.label.point.root,
         "ended": list(result.ended),
-        "seen_until": max((one.checkpoint.seq for one in result.later), default=None),
+        "seen_until": max((one.checkpoint.size for one in result.later), default=None),
         "runs_seen": sorted({one.run for one in result.later if one.run}),
         "next_run": result.first,
     }
@@ -284,12 +284,12 @@ def _describe_result(result: "RestoreResult", *, has_witnesses: bool) -> list[st
 
     point = result.label.point
     lines = [
-        f"Restored to {format_timestamp(result.label.made)}: {point.seq} entries, chain intact."
+        f"Restored to {format_timestamp(result.label.made)}: {point.size} entries, log intact."
     ]
-    last = max((one.checkpoint for one in result.later), key=lambda one: one.seq, default=None)
+    last = max((one.checkpoint for one in result.later), key=lambda one: one.size, default=None)
     if last is not None:
         lines.append(
-            f"Lost: at least entries {point.seq + 1} to {last.seq}, which witnesses have of "
+            f"Lost: at least entries {point.size + 1} to {last.size}, which witnesses have of "
             f"{format_timestamp(last.at)}."
         )
         if named := sorted({one.run for one in result.later if one.run}):

@@ -167,7 +167,7 @@ def _open_empty_log(database: "Database") -> None:
     if not migrations.is_schema_current(database):
         return
     with database.reading() as tx:
-        has_entries = log.get_head(tx) != (0, log.GENESIS)
+        has_entries = log.get_head(tx)[0] > 0
     if not has_entries:
         with database.transaction() as tx:
             verification.open_log(tx)

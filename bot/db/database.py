@@ -27,6 +27,7 @@ from bot.db.commits import Busy, Commits
 from bot.db.condition import Condition
 from bot.db.events import RunEvents
 from bot.db.statement_timeout import StatementTimeout
+from bot.model.merkle import Tree
 from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from bot.model.times import SECOND
@@ -154,17 +155,16 @@ def boot_time() -> float:
 
 
 class SeenHead:
-    """The newest entry of the change log that this process knows to be durable."""
+    """The tree of the change log that this process knows to be durable; empty at its start."""
 
     def __init__(self) -> None:
-        # Its number and hash; (0, GENESIS) before any is known.
-        self.head: tuple[int, str] = (0, "0" * 64)
+        self.tree = Tree()
         self._lock = threading.Lock()
 
-    def note(self, head: tuple[int, str]) -> None:
-        """Remember this entry if it is newer. Threads may report their commits in any order."""
+    def note(self, tree: Tree) -> None:
+        """Remember this tree if it is larger. Threads may report their commits in any order."""
         with self._lock:
-            self.head = max(self.head, head)
+            self.tree = max(self.tree, tree, key=lambda one: one.size)
 
 
 class Transaction:
@@ -196,8 +196,11 @@ class Transaction:
         self.redactor = redactor or Redactor()
         # Whether it appended to the change log.
         self.logged = False
-        # Number and hash of the entry that this transaction appended last.
-        self.log_head: tuple[int, str] | None = None
+        # The tree with what this transaction has appended; None before it locks the log.
+        self.log_head: Tree | None = None
+        # The name of the log that is locked, and the size of the tree that was signed last.
+        self.log_origin, self.signed_size = "", 0
+        self._preparations: list[Callable[[], None]] = []
         self._callbacks: list[Callable[[], None]] = []
         # The clock of this machine (boot_time()) just before the database's was read.
         self.began = 0.0
@@ -236,13 +239,22 @@ class Transaction:
         self._called.add(what)
         return is_new
 
+    def before_commit(self, preparation: Callable[[], None]) -> None:
+        """Call this when everything else in the transaction is done."""
+        self._preparations.append(preparation)
+
+    def prepare(self) -> None:
+        """Run the preparations before the commit."""
+        for preparation in self._preparations:
+            preparation()
+
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Call this once the transaction is durable."""
         self._callbacks.append(callback)
 
     def finish(self) -> None:
         """Run the callbacks after the commit."""
-        if self.logged and self.log_head is not None:
+        if self.log_head is not None:
             self.seen_head.note(self.log_head)
         for callback in self._callbacks:
             try:
@@ -320,14 +332,18 @@ class Database:
             began = boot_time()
             now = self.read_clock(connection)
             with self._limit_transaction(connection, seconds):
-                yield self._build_transaction(connection, began, now)
+                transaction = self._build_transaction(connection, began, now)
+                yield transaction
+                transaction.prepare()
                 commit(connection)
 
     @contextmanager
     def _open_shared(self) -> Generator[Transaction]:
         with self.guarded(), self._handle_busy(), self.commits.share_commit() as connection:
             began = boot_time()
-            yield self._build_transaction(connection, began, self.read_clock(connection))
+            transaction = self._build_transaction(connection, began, self.read_clock(connection))
+            yield transaction
+            transaction.prepare()
 
     def _build_transaction(self, connection: Connection, began: float, now: int) -> Transaction:
         made = Transaction(

@@ -7,20 +7,25 @@ from sqlalchemy import text
 from bot.db.database import Database
 from bot.model.errors import InvalidRequestError
 
-APPEND_ONLY = "entry"
-_READABLE = ("entry", "output", "run", "decision", "step", "search_word", "fire")
+APPEND_ONLY = ("entry", "checkpoint", "tile")
+_READABLE = (*APPEND_ONLY, "output", "run", "decision", "step", "search_word", "fire")
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 _EXCESS_RIGHTS = """
+WITH log (name) AS (VALUES ('entry'), ('checkpoint'), ('tile'))
 SELECT
   rolsuper AS "is a superuser",
   pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'entry'::regclass), 'USAGE')
     AS "owns the change log",
   has_schema_privilege(current_user, current_schema(), 'CREATE') AS "may create tables",
-  has_table_privilege(current_user, 'entry', 'UPDATE') AS "may alter entries",
-  has_table_privilege(current_user, 'entry', 'DELETE') AS "may delete entries",
-  has_table_privilege(current_user, 'entry', 'TRUNCATE') AS "may empty the change log",
-  has_table_privilege(current_user, 'entry', 'TRIGGER') AS "may put triggers on it"
+  (SELECT bool_or(has_table_privilege(current_user, name, 'UPDATE')) FROM log)
+    AS "may alter entries",
+  (SELECT bool_or(has_table_privilege(current_user, name, 'DELETE')) FROM log)
+    AS "may delete entries",
+  (SELECT bool_or(has_table_privilege(current_user, name, 'TRUNCATE')) FROM log)
+    AS "may empty the change log",
+  (SELECT bool_or(has_table_privilege(current_user, name, 'TRIGGER')) FROM log)
+    AS "may put triggers on it"
 FROM pg_roles WHERE rolname = current_user
 """
 
@@ -41,7 +46,7 @@ def grant_statements(app: str, reader: str = "") -> list[str]:
         f'GRANT USAGE ON SCHEMA public TO "{app}"',
         f'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO "{app}"',
         f'GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA public TO "{app}"',
-        f'REVOKE UPDATE, DELETE ON "{APPEND_ONLY}" FROM "{app}"',
+        f'REVOKE UPDATE, DELETE ON {", ".join(APPEND_ONLY)} FROM "{app}"',
         f'REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM "{app}"',
     ]
     if reader:

@@ -181,8 +181,8 @@ host_lock = Table(
     Column("since", BigInteger, nullable=False),
 )
 
-# The change log. Append-only: triggers (SQLite) and privileges (PostgreSQL) refuse everything but
-# INSERT and SELECT.
+# The change log: entries, checkpoints and tiles. Append-only: triggers (SQLite) and privileges
+# (PostgreSQL) refuse everything but INSERT and SELECT.
 entry = Table(
     "entry",
     metadata,
@@ -194,14 +194,36 @@ entry = Table(
     Column("person", String(64), nullable=False),
     Column("host", String(64), nullable=False),
     Column("body", Text, nullable=False),
-    Column("prev", String(64), nullable=False),
+    # Of the leaf of the tree: see bot.audit.change_log.
     Column("hash", String(64), nullable=False),
-    Column("signature", String(128), nullable=False),
     Index(None, "run", "seq"),
     Index(None, "kind", "seq"),
     Index(None, "host", "seq"),
     Index(None, "person", "seq"),
     Index(None, "at", "seq"),
+)
+
+# A transaction that adds entries signs the tree with all of them. note: the signed checkpoint.
+checkpoint = Table(
+    "checkpoint",
+    metadata,
+    Column("size", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("note", Text, nullable=False),
+)
+
+# The roots of complete tiles: of 256 entries, or of 256 tiles of the level below.
+tile = Table(
+    "tile",
+    metadata,
+    Column("level", Integer, primary_key=True, autoincrement=False),
+    Column(
+        "number",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("hash", String(64), nullable=False),
 )
 
 # run: the request that was approved as a schedule. decided_until: every due time up to then has a

@@ -398,7 +398,7 @@ def _add_checkpoint_note(intent: StepIntent) -> Command:
     command = intent.step.command
     if not isinstance(command, Shell):
         return command
-    note = f"run {intent.run.id} step {intent.step_number}: {intent.checkpoint.text}"
+    note = f"run {intent.run.id} step {intent.step_number}: {intent.checkpoint.line}"
     return replace(command, note=note, marker=intent.marker)
 
 

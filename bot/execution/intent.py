@@ -40,7 +40,7 @@ class StepIntent:
     step_number: int
     step: PlannedStep
     checkpoint: Checkpoint
-    """The checkpoint of the change log at the intent."""
+    """The checkpoint of the change log with the intent."""
     marker: StepMarker
 
 
@@ -52,13 +52,13 @@ def record_step_intent(
         raise ValueError(f"run {run.id} has no plan")
     step = run.plan.steps[step_number - 1]
     runs.record_intent(tx, run.id, step_number)
-    entry = change_log.append_entry(
+    change_log.append_entry(
         tx,
         events.StepSending(step=step_number, title=step.title, command=str(step.command)),
         run=run.id,
         host=step.host,
     )
-    checkpoint = verification.create_checkpoint_at(tx, entry)
+    checkpoint = verification.create_checkpoint(tx)
     return StepIntent(
         run,
         step_number,

@@ -120,8 +120,8 @@ def make_backup(
                 login=getuser(),
                 file=file.name,
                 rows=rows,
-                entries=label.point.seq,
-                head=label.point.hash,
+                entries=label.point.size,
+                head=label.point.root,
             ),
         )
     return label, verdict

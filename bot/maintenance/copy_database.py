@@ -137,7 +137,7 @@ def copy_database(
             rows = copy_rows(old, tx, report)
         verification.open_log(tx)
         after = verification.verify_log(tx, stages=stages)
-        if (after.entries, after.head, after.broken) != (before.entries, before.head, None):
+        if (after.entries, after.root, after.broken) != (before.entries, before.root, None):
             raise CopyError("the copied change log differs from the original")
         change_log.append_entry(
             tx,
@@ -148,6 +148,7 @@ def copy_database(
                 new_engine=_get_engine_name(new),
             ),
         )
+        change_log.sign_head(tx)
         entries, head = change_log.get_head(tx)
     return CopyResult(rows, entries, head)
 

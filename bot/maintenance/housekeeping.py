@@ -87,7 +87,7 @@ class Housekeeping:
             head = change_log.get_head(tx)[0]
         return {
             str(n): head
-            - (last.seq if (last := self._published.get(witness)) else self._first_head)
+            - (last.size if (last := self._published.get(witness)) else self._first_head)
             for n, witness in enumerate(self._witnesses, start=1)
         }
 
@@ -95,7 +95,7 @@ class Housekeeping:
         """Send a new checkpoint to every witness, even if one of them fails."""
         for witness in self._witnesses:
             last = self._published.get(witness)
-            if last is not None and last.hash == checkpoint.hash:
+            if last is not None and last.text == checkpoint.text:
                 continue
             try:
                 witness(checkpoint)

@@ -150,9 +150,9 @@ def _prepare_copy(
         verdict = verification.verify_log(tx, stages=stages)
     if verdict.broken is not None:
         raise InvalidBackupError(f"contains a broken change log: {verdict.why}")
-    if (verdict.entries, verdict.head) != (label.point.seq, label.point.hash):
+    if (verdict.entries, verdict.root) != (label.point.size, label.point.root):
         raise InvalidBackupError("contains another change log than its label describes")
-    later = [one for one in seen if one.checkpoint.seq > label.point.seq]
+    later = [one for one in seen if one.checkpoint.size > label.point.size]
     with copy.transaction() as tx:
         verification.open_log(tx)
         backup.remove_label(tx)
@@ -176,15 +176,15 @@ def _adjust_database(
     tx: Transaction, label: BackupLabel, later: Sequence[WitnessedCheckpoint]
 ) -> RestoreResult:
     made = format_timestamp(label.made)
-    last = max(later, key=lambda one: one.checkpoint.seq, default=None)
+    last = max(later, key=lambda one: one.checkpoint.size, default=None)
     change_log.append_entry(
         tx,
         events.Restored(
             login=getuser(),
             created_at=label.made,
-            entries=label.point.seq,
-            head=label.point.hash,
-            witnessed=last.checkpoint.seq if last else label.point.seq,
+            entries=label.point.size,
+            head=label.point.root,
+            witnessed=last.checkpoint.size if last else label.point.size,
             runs=tuple(sorted({one.run for one in later if one.run})),
         ),
     )

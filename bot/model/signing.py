@@ -1,6 +1,6 @@
 """The signing key of the change log: an Ed25519 key in a file outside the database.
 
-A person who can write to the database can rewrite the chain of hashes, but cannot create valid
+A person who can write to the database can rewrite the tree of hashes, but cannot create valid
 signatures without the key. The first start creates the key file, which only Keyturn can read.
 The key of the MACs in bot.auth.row_mac is derived from it.
 """
@@ -31,14 +31,12 @@ _MAC_KEY_INFO = b"keyturn: MACs of rows that grant access"
 
 
 class SigningKey:
-    """Signs hashes of log entries, and creates MACs of database rows."""
+    """Signs checkpoints of the log, and creates MACs of database rows."""
 
     def __init__(self, key: Ed25519PrivateKey) -> None:
         self._key = key
         # In the form of libsodium, which signs twice as fast as OpenSSL.
         self._secret_bytes = key.private_bytes_raw() + key.public_key().public_bytes_raw()
-        self.inherited_hashes = set[str]()
-        """Hashes of entries that an older key signed, and that lead to an entry of this key."""
         self.forged_rows = dict[tuple[str, str, str], bool]()
         """Rows with a wrong MAC, each with whether it is recorded in the change log."""
         self.public_key = key.public_key().public_bytes_raw().hex()
@@ -48,9 +46,9 @@ class SigningKey:
     def create() -> "SigningKey":
         return SigningKey(Ed25519PrivateKey.generate())
 
-    def sign_hash(self, digest: str) -> str:
-        """Return the signature of a hash, as 128 hex digits. digest: 64 hex digits."""
-        return crypto_sign(bytes.fromhex(digest), self._secret_bytes)[:_SIGNATURE_BYTES].hex()
+    def sign(self, message: bytes) -> bytes:
+        """Return the Ed25519 signature of a message, 64 bytes."""
+        return crypto_sign(message, self._secret_bytes)[:_SIGNATURE_BYTES]
 
     def create_mac(self, content: str) -> str:
         """Return the MAC of a text, as 64 hex digits."""
@@ -62,16 +60,16 @@ class SigningKey:
         return derived.derive(self._key.private_bytes_raw())
 
 
-def is_signature_valid(public_key: str, digest: str, signature: str) -> bool:
-    """Return whether the owner of the public key signed this hash. All are hex digits."""
+def is_signature_valid(public_key: str, message: bytes, signature: bytes) -> bool:
+    """Return whether the owner of the public key, in hex digits, signed this message."""
     try:
-        signed, key = bytes.fromhex(signature), bytes.fromhex(public_key)
+        key = bytes.fromhex(public_key)
         # libsodium does not check the lengths of its arguments.
-        if (len(signed), len(key)) != (_SIGNATURE_BYTES, _KEY_BYTES):
+        if (len(signature), len(key)) != (_SIGNATURE_BYTES, _KEY_BYTES):
             return False
         # libsodium verifies twice as fast as OpenSSL and releases the lock of the interpreter.
-        crypto_sign_open(signed + bytes.fromhex(digest), key)
-    except (CryptoError, ValueError, TypeError):
+        crypto_sign_open(signature + message, key)
+    except (CryptoError, ValueError):
         return False
     return True
 

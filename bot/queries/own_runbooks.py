@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from bot.audit import change_log, events
-from bot.audit.key_history import list_vouched_entries
+from bot.audit.inclusion import list_vouched_entries
 from bot.db.database import Transaction
 from runbooks import AnyRunbook, list_pending_words, read_own_files
 from runbooks._catalogue import is_own, list_own_files

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from bot.audit import change_log, events
-from bot.audit.key_history import list_vouched_entries
+from bot.audit.inclusion import list_vouched_entries
 from bot.db import runs
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError

@@ -278,4 +278,5 @@ def _get_used_grant(view: RunView, names: Mapping[str, str]) -> UsedGrant | None
 
 def _format_log_reference(tx: Transaction, run_id: int) -> str:
     last = change_log.get_last_entry_of_run(tx, run_id)
-    return f"log {last.seq} {last.hash[:12]}" if last else ""
+    point = change_log.get_checkpoint_after(tx, last.seq) if last else None
+    return f"log {point.size} {point.root[:12]}" if point else ""

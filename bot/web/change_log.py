@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from bot.audit import formats, query, verification
+from bot.audit import entry_proof, formats, query, verification
 from bot.audit.change_log import Entry
 from bot.audit.verification import Verification
 from bot.db import search, view_conditions
@@ -30,6 +30,7 @@ from bot.web.run_filter import (
 )
 from bot.web.runs import FILE_FORMATS, build_download
 from bot.web.templating import render_page
+from bot.web.visit import IdPath, Visit
 from connectors.command import InvisibleCharacterError, refuse_invisible
 
 router = APIRouter()
@@ -56,7 +57,7 @@ class _LogPage:
     next_before: int | None
     """`before` of the next page; None on the last page."""
     head: tuple[int, str]
-    """Number and hash of the latest entry."""
+    """Number of the latest entry, and the root over all."""
     kinds: Sequence[str]
 
     def build_url(self, *, before: int | None = None, extension: str = "") -> str:
@@ -101,9 +102,19 @@ def export_json(request: Request, before: BeforeQuery = None) -> Response:
     return build_download(text, "log.json", has_problems=bool(log_page.problems))
 
 
+@router.get("/changelog/entries/{number}/proof")
+def export_proof(visit: Visit, number: IdPath) -> Response:
+    """Download the proof of one entry, for strangers and their tools."""
+    with visit.read_viewable() as tx:
+        proof = entry_proof.build_proof(tx, number)
+    name = f"entry-{number}.{entry_proof.FILE_ENDING}"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(proof, headers=headers, media_type="text/plain; charset=utf-8")
+
+
 @router.post("/changelog/verify")
 def verify_log(request: Request, deps: WebDeps, user: CurrentUser) -> Response:
-    """Verify the whole chain. A POST, so that only the button starts this work."""
+    """Verify the whole log. A POST, so that only the button starts this work."""
     try:
         with deps.database.reading(user.view_rights) as tx:
             view_conditions.require_everything(tx, "Verifying the whole change log")

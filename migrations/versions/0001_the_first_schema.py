@@ -22,10 +22,20 @@ def upgrade() -> None:
     sa.Column('person', sa.String(length=64), nullable=False),
     sa.Column('host', sa.String(length=64), nullable=False),
     sa.Column('body', sa.Text(), nullable=False),
-    sa.Column('prev', sa.String(length=64), nullable=False),
     sa.Column('hash', sa.String(length=64), nullable=False),
-    sa.Column('signature', sa.String(length=128), nullable=False),
     sa.PrimaryKeyConstraint('seq', name=op.f('pk_entry'))
+    )
+    op.create_table('checkpoint',
+    sa.Column('size', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('note', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('size', name=op.f('pk_checkpoint'))
+    )
+    op.create_table('tile',
+    sa.Column('level', sa.Integer(), autoincrement=False, nullable=False),
+    sa.Column('number', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=False, nullable=False),
+    sa.Column('hash', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('level', 'number', name=op.f('pk_tile'))
     )
     with op.batch_alter_table('entry', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_entry_kind_seq'), ['kind', 'seq'], unique=False)
@@ -557,28 +567,30 @@ def _create_procrastinate_tables() -> None:
 
 
 def _refuse_all_but_insert() -> None:
-    """Refuse changes to entries of the change log, even by the application."""
+    """Refuse changes to the change log, even by the application."""
+    tables = ("entry", "checkpoint", "tile")
     if op.get_bind().dialect.name == "sqlite":
-        for verb in ("UPDATE", "DELETE"):
-            op.execute(
-                f"CREATE TRIGGER entry_no_{verb.lower()} BEFORE {verb} ON entry "
-                "BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END"
-            )
+        for table in tables:
+            for verb in ("UPDATE", "DELETE"):
+                op.execute(
+                    f"CREATE TRIGGER {table}_no_{verb.lower()} BEFORE {verb} ON {table} "
+                    "BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END"
+                )
         return
     op.execute(
         "CREATE FUNCTION entry_is_append_only() RETURNS trigger LANGUAGE plpgsql AS "
         "$$ BEGIN RAISE EXCEPTION 'the change log is append-only'; END $$"
     )
+    for table in tables:
+        op.execute(
+            f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
+            "FOR EACH STATEMENT EXECUTE FUNCTION entry_is_append_only()"
+        )
+    # Lock the log until the transaction ends. What reads afterwards sees what was committed while
+    # this waited for the lock.
     op.execute(
-        "CREATE TRIGGER entry_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON entry "
-        "FOR EACH STATEMENT EXECUTE FUNCTION entry_is_append_only()"
-    )
-    # Return the newest entry and lock the log until the transaction ends. A volatile function sees
-    # what was committed while it waited for the lock.
-    op.execute(
-        "CREATE FUNCTION log_head() RETURNS SETOF entry LANGUAGE plpgsql VOLATILE AS "
-        "$$ BEGIN PERFORM pg_advisory_xact_lock(1801812340); RETURN QUERY SELECT entry.* "
-        "FROM entry ORDER BY entry.seq DESC LIMIT 1; END $$"
+        "CREATE FUNCTION lock_log() RETURNS void LANGUAGE plpgsql VOLATILE AS "
+        "$$ BEGIN PERFORM pg_advisory_xact_lock(1801812340); END $$"
     )
 
 

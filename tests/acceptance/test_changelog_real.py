@@ -27,8 +27,8 @@ from connectors.command import Shell
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
-from tests.bot.audit.test_verification import entries_of, rewrite
 from tests.bot.harness import ManualDispatcher, open_harness
+from tests.bot.rewritten_log import entries_of, rewrite
 from tests.playground.sshd import Sshd
 from tests.policies import write_policy
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches
@@ -93,24 +93,17 @@ def test_syslog_of_a_host_reveals_every_truncation_of_the_change_log(host: Sshd,
             change_log.append_entry(
                 tx, UnknownEvent(kind="step sending", facts={"step": 1}), run=number, host="lb1"
             )
+            point = verification.create_checkpoint(tx)
             for n in range(3):
                 change_log.append_entry(
                     tx, UnknownEvent(kind="noted", facts={"step": n}), run=number
                 )
-        with database.reading() as tx:
-            sent = next(
-                e for e in change_log.list_entries_of_run(tx, number) if e.kind == "step sending"
-            )
-            sealed = change_log.get_last_entry_of_kind(tx, "key")
-        assert sealed
-        point = checkpoints.Checkpoint(
-            sent.seq, sent.hash, sent.at, sealed.facts["public"], sent.signature
-        )
-        note = f"run {number} step 1: {point.text}"
+                change_log.sign_head(tx)
+        note = f"run {number} step 1: {point.line}"
         fleet.run_command("lb1", replace(Shell(("true",)), note=note))
     fleet.close()
     points = _wait_for_checkpoints(tmp_path / "journal", 5)
-    assert [point.seq for point in points] == [2, 6, 10, 14, 18]
+    assert [point.size for point in points] == [2, 6, 10, 14, 18]
     whole = entries_of(database)
     for cut in range(1, len(whole)):
         assert _is_truncation_detected(database, whole, cut, points) == (cut > 3), cut

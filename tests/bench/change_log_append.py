@@ -51,7 +51,7 @@ def raw_batches(database: Database) -> int:
 
 
 def _raw(database: Database, commits: int, each: int) -> int:
-    """Insert rows of the same size into a table with the same indexes, durably, with no chain.
+    """Insert rows of the same size into a table with the same indexes, durably, with no tree.
 
     Each commit is a transaction that the driver begins and ends.
     """
@@ -62,7 +62,7 @@ def _raw(database: Database, commits: int, each: int) -> int:
         if not database.embedded:
             driver.autocommit = False
         _copy_of_the_table(driver, embedded=database.embedded)
-        marks = ", ".join(["?" if database.embedded else "%s"] * 10)
+        marks = ", ".join(["?" if database.embedded else "%s"] * 8)
         statement = f"INSERT INTO raw_entry VALUES ({marks})"  # noqa: S608 - only marks
         for _ in range(commits):
             _insert(driver, statement, [_row(next(_NUMBERS)) for _ in range(each)])
@@ -87,7 +87,7 @@ def _copy_of_the_table(driver: Any, *, embedded: bool) -> None:
     driver.execute("DROP TABLE IF EXISTS raw_entry")
     driver.execute(
         "CREATE TABLE raw_entry (seq BIGINT PRIMARY KEY, at BIGINT, kind TEXT, run INTEGER, "
-        "person TEXT, host TEXT, body TEXT, prev TEXT, hash TEXT, signature TEXT)"
+        "person TEXT, host TEXT, body TEXT, hash TEXT)"
     )
     for columns in ("run, seq", "kind, seq", "host, seq", "person, seq", "at, seq"):
         driver.execute(f"CREATE INDEX raw_{columns[:2]} ON raw_entry ({columns})")
@@ -98,4 +98,4 @@ def _copy_of_the_table(driver: Any, *, embedded: bool) -> None:
 def _row(n: int) -> tuple[Any, ...]:
     digest = f"{n:064x}"
     body = '{"step":7,"title":"Use bfq on sdb"}'
-    return (n, n, "step sending", 1, "dora", "web1", body, digest, digest, digest * 2)
+    return (n, n, "step sending", 1, "dora", "web1", body, digest)

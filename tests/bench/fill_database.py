@@ -3,7 +3,7 @@
 Everything follows from a run's number, so that what a filter must find is known without looking.
 A run leaves three entries, as a check does; two runs of nineteen are changes, which have a plan
 and an approval. One is asked for each half minute: ten million entries are those of three years.
-Only each thousandth entry is signed, and the last: verifying reads the last signature alone.
+Each thousandth entry has a checkpoint, and the last.
 """
 
 import time
@@ -14,18 +14,20 @@ from typing import Any
 from sqlalchemy import Table
 
 from bot.audit import change_log, events
-from bot.audit.change_log import GENESIS
+from bot.audit.checkpoints import Checkpoint, name_log, sign_checkpoint
 from bot.db import tables
 from bot.db.database import Database
 from bot.model.canonical import encode_canonical
+from bot.model.merkle import Tile, Tree
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import State
 from bot.model.signing import SigningKey
 from connectors.command import Shell
 
 # Counted up whenever what is filled in changes.
-EDITION = 1
+EDITION = 2
 TABLES = (tables.run, tables.decision, tables.search_word, tables.entry)
+_CHECKPOINT_EVERY = 1000
 HOSTS = [f"{kind}{n}" for kind in ("web", "lb", "nfs", "mail", "db") for n in range(1, 201)]
 AREAS = ["edge", "stores", "mail", "web", "network", "office", "lab", "backup"]
 PEOPLE = [f"person{n}" for n in range(60)]
@@ -78,7 +80,12 @@ def fill(database: Database, entries: int, seal: SigningKey) -> int:
         put(raw.driver_connection, tables.run, _runs(count, began))
         put(raw.driver_connection, tables.decision, _votes(count, began))
         put(raw.driver_connection, tables.search_word, _words(count))
-        put(raw.driver_connection, tables.entry, _entries(entries, began, seal))
+        log = _Log(entries, began, seal)
+        put(raw.driver_connection, tables.entry, log.list_entries())
+        tiles = ((tile.level, tile.number, tile.hash.hex()) for tile in log.tiles)
+        put(raw.driver_connection, tables.tile, tiles)
+        points = ((point.size, point.at, point.note) for point in log.checkpoints)
+        put(raw.driver_connection, tables.checkpoint, points)
     finally:
         raw.invalidate()
     with database.engine.connect() as connection:
@@ -213,21 +220,31 @@ def _words(count: int) -> Iterator[tuple[str, int]]:
             yield word, number
 
 
-def _entries(count: int, began: int, seal: SigningKey) -> Iterator[tuple[Any, ...]]:
-    body = encode_canonical({"public": seal.public_key})
-    first = (1, began + APART, events.KeyAdded.kind, None, "", "", body, GENESIS)
-    prev = change_log.hash_entry((*first, "", ""))
-    signature = seal.sign_hash(prev)
-    yield (*first, prev, signature)
-    for seq in range(2, count + 1):
-        run, n = divmod(seq + 1, len(_KINDS))
-        at = began + run * APART + n * 20 * _SECOND
-        who, body = (
-            PEOPLE[run * 11 % len(PEOPLE)],
-            f'{{"reason":"it is slow","source":"slack","step":{seq}}}',
-        )
-        row = (seq, at, _KINDS[n], run, who, host_of(run), body, prev)
-        prev = change_log.hash_entry((*row, "", ""))
-        if seq % 1000 == 0 or seq == count:
-            signature = seal.sign_hash(prev)
-        yield (*row, prev, signature)
+class _Log:
+    """The entries, and the tiles and checkpoints that they leave."""
+
+    def __init__(self, count: int, began: int, key: SigningKey) -> None:
+        self._count, self._began, self._key = count, began, key
+        self.tiles: list[Tile] = []
+        self.checkpoints: list[Checkpoint] = []
+
+    def list_entries(self) -> Iterator[tuple[Any, ...]]:
+        origin, tree, leaves = name_log(self._key.public_key), Tree(), list[bytes]()
+        for row in self._list_contents():
+            digest = change_log.hash_entry((*row, ""))
+            leaves.append(bytes.fromhex(digest))
+            if row[0] % _CHECKPOINT_EVERY == 0 or row[0] == self._count:
+                tree = tree.add_leaves(leaves, self.tiles)
+                leaves.clear()
+                self.checkpoints.append(sign_checkpoint(origin, tree, row[1], [self._key]))
+            yield (*row, digest)
+
+    def _list_contents(self) -> Iterator[tuple[Any, ...]]:
+        body = encode_canonical({"public": self._key.public_key})
+        yield 1, self._began + APART, events.KeyAdded.kind, None, "", "", body
+        for seq in range(2, self._count + 1):
+            run, n = divmod(seq + 1, len(_KINDS))
+            at = self._began + run * APART + n * 20 * _SECOND
+            person = PEOPLE[run * 11 % len(PEOPLE)]
+            body = f'{{"reason":"it is slow","source":"slack","step":{seq}}}'
+            yield seq, at, _KINDS[n], run, person, host_of(run), body

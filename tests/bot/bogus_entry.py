@@ -13,10 +13,10 @@ from bot.db.database import Database
 
 
 def add_bogus_entry(database: Database) -> str:
-    """Add an entry with a signature that is none; return what Keyturn has to say of it."""
+    """Add an entry that no checkpoint signs; return what Keyturn has to say of it."""
     seq = _insert_after_newest(database)
     return (
-        f"The change log was altered: entry {seq} is not signed by the key of the log. "
+        f"The change log was altered: no checkpoint signs entry {seq}. "
         "Nothing is added to it, and nothing runs. Keep a copy of the database, then run "
         "`keyturn changelog verify`"
     )
@@ -26,8 +26,8 @@ def _insert_after_newest(database: Database) -> int:
     """Insert the row, where no other process has added one in the meantime."""
     while True:
         with database.reading() as tx:
-            seq, digest = change_log.get_head(tx)
-        row = Entry(seq + 1, 1, "approved", None, "olga", "", "{}", digest, "", "ab" * 64)
+            seq, _ = change_log.get_head(tx)
+        row = Entry(seq + 1, 1, "approved", None, "olga", "", "{}", "")
         row = replace(row, hash=change_log.hash_entry([*vars(row).values()]))
         with suppress(IntegrityError), database.engine.begin() as connection:
             connection.execute(insert(tables.entry).values(**vars(row)))

@@ -329,7 +329,7 @@ def test_doctor_reports_an_altered_entry_of_the_change_log(clinic: Clinic):
 def test_doctor_reports_a_change_log_shorter_than_its_witness(clinic: Clinic):
     with clinic.service.keyturn.database.transaction() as tx:
         point = verification.create_checkpoint(tx)
-    checkpoints.write_checkpoint(clinic.place / "witness", replace(point, seq=point.seq + 5))
+    checkpoints.write_checkpoint(clinic.place / "witness", replace(point, size=point.size + 5))
     assert clinic.about("change log").level == "error"
 
 

@@ -7,7 +7,8 @@ line's verification and the verifier that shares no code.
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Generator
+from base64 import b64encode
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Table, delete, insert, select, update
 
-from bot.audit import change_log, events, evidence, followed_log, key_history, verification
+from bot.audit import change_log, events, evidence, followed_log, verification
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import UnknownEvent
@@ -25,26 +26,26 @@ from bot.audit.spool import Spool
 from bot.audit.verification import Verification
 from bot.auth import tokens
 from bot.db import runs, tables
-from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.db.database import Database, Transaction
 from bot.maintenance.housekeeping import Housekeeping
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model import signing
-from bot.model.canonical import hash_canonical
 from bot.model.errors import NotAllowed
+from bot.model.merkle import Tree
 from bot.model.run import Decision, Run, State
 from bot.model.signing import KeyFileError
 from bot.service import KeyturnService
-from tests.bot.audit.test_verification import VERIFIER, entries_of, rewrite
+from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.authenticator_app import AuthenticatorApp, enrol_app
 from tests.bot.databases import create_sqlite_database
 from tests.bot.db.test_grants import grant
 from tests.bot.harness import Harness, open_harness
 from tests.bot.installation import create_installation
+from tests.bot.rewritten_log import entries_of, forge_entries, rehash, rewrite, trust_the_database
 from tests.cli_process import run_keyturn
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
-GARBAGE = "ab" * 64
 
 
 @pytest.fixture
@@ -73,47 +74,17 @@ def house(sealed: Harness, tmp_path: Path, witnessed: list[Checkpoint]) -> House
     return Housekeeping(sealed.database, spool=spool, witnesses=[witnessed.append])
 
 
-def _rehash_entries(entries: list[Entry]) -> list[Entry]:
-    """Make every hash and every link fit again; what has another hash keeps its old signature."""
-    prev, fitting = change_log.GENESIS, list[Entry]()
-    for entry in entries:
-        linked = replace(entry, prev=prev)
-        prev = hash_canonical(
-            {n: v for n, v in vars(linked).items() if n not in {"hash", "signature"}}
-        )
-        fitting.append(replace(linked, hash=prev))
-    return fitting
-
-
 def _forge_approval_entry(harness: Harness, run: Run) -> None:
-    """Add an entry that says that an owner approved this plan, with a signature that is none."""
-    last = entries_of(harness.database)[-1]
-    facts = events.Approved(digest=run.digest).encode()
-    forged = Entry(
-        last.seq + 1,
-        last.at + 1,
-        "approved",
-        run.id,
-        "olga",
-        run.host,
-        change_log.encode_canonical(facts),
-        last.hash,
-        "",
-        GARBAGE,
-    )
-    forged = replace(forged, hash=change_log.hash_entry([*vars(forged).values()]))
-    with harness.database.engine.connect() as connection:
-        connection.execute(insert(tables.entry).values(**vars(forged)))
-        connection.commit()
+    """Add an entry that says that an owner approved this plan, signed by another key than ours."""
+    with harness.database.transaction() as tx:
+        approved = events.Approved(digest=run.digest)
+        forge_entries(tx, change_log.EntryDraft(approved, run.id, "olga", run.host))
 
 
 def _forge_decision_and_queue_run(harness: Harness, run: Run) -> None:
     with harness.database.transaction() as tx:
         runs.add_decision(tx, Decision(run.id, "olga", True, run.digest, tx.now))
         tx.sql.execute(update(tables.run).where(tables.run.c.id == run.id).values(state="queued"))
-
-
-def _check_nothing(*_: object) -> None: ...
 
 
 def _verify(database: Database, **how: Any) -> Verification:
@@ -137,53 +108,70 @@ def verify_alone(
 
 
 class TestRewrittenEntries:
-    """Alter an old entry and make all hashes fit again, so that the service signs on top of it."""
+    """Alter an old entry and make all hashes fit again."""
 
-    def _rewritten(self, harness: Harness) -> int:
+    def _rewritten(self, harness: Harness, *read_by: Housekeeping) -> int:
         """Say that somebody else asked; return the number of that entry."""
         harness.request(LAMP_ON)
+        for house in read_by:
+            house.run_periodic_tasks()
         entries = entries_of(harness.database)
         n = next(n for n, entry in enumerate(entries) if entry.kind == "requested")
         entries[n] = replace(entries[n], person="adam")
-        rewrite(harness.database, _rehash_entries(entries))
+        rewrite(harness.database, rehash(entries))
         return entries[n].seq
 
-    def test_service_appends_no_entry_after_a_rewritten_change_log(
+    def test_service_never_signs_the_root_of_a_rewritten_change_log(
+        self,
+        sealed: Harness,
+        house: Housekeeping,
+        witnessed: list[Checkpoint],
+        tmp_path: Path,
+    ):
+        """It signs what it wrote, not what the database holds. So the alteration stays visible."""
+        n = self._rewritten(sealed, house)
+        sealed.request(LAMP_ON)
+        house.run_periodic_tasks()
+        rows = rehash(entries_of(sealed.database))
+        assert witnessed[-1].root != _encode_root(rows)
+        assert _verify(sealed.database).broken == n
+        assert f"BROKEN at entry {n}:" in verify_alone(sealed.database, tmp_path).stderr
+
+    def test_process_that_has_not_read_the_log_adds_nothing_to_a_rewritten_one(
         self, sealed: Harness, house: Housekeeping, witnessed: list[Checkpoint]
     ):
         self._rewritten(sealed)
         before = len(entries_of(sealed.database))
         with pytest.raises(LogAlteredError, match=r"run `keyturn changelog verify`"):
             house.run_periodic_tasks()
-        with pytest.raises(StoreUnavailable):
-            sealed.request(LAMP_ON)
         assert len(entries_of(sealed.database)) == before
         assert sealed.database.error
-        # A hash that stands in the database is not signed for a witness, either.
         assert witnessed == []
 
     def test_new_process_does_not_open_a_rewritten_change_log(self, sealed: Harness, key: Path):
         self._rewritten(sealed)
         fresh = Database(sealed.database.url, signing.load_signing_key(key))
-        with fresh.transaction() as tx, pytest.raises(LogAlteredError, match="is not signed"):
+        with (
+            fresh.transaction() as tx,
+            pytest.raises(LogAlteredError, match="not the one that Keyturn wrote"),
+        ):
             verification.open_log(tx)
         fresh.close()
 
-    def test_without_the_head_check_the_service_signs_after_a_rewritten_log(
-        self, sealed: Harness, house: Housekeeping, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    def test_without_the_head_check_a_new_process_signs_a_rewritten_log(
+        self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ):
-        """And the last signature alone would bear it out; each entry's own does not."""
-        monkeypatch.setattr(change_log, "check_head", _check_nothing)
+        """And the last signature bears it out; the checkpoints before do not."""
+        monkeypatch.setattr(change_log, "_verify_head", trust_the_database)
         n = self._rewritten(sealed)
-        sealed.request(LAMP_ON)
-        house.run_periodic_tasks()
-        assert _verify(sealed.database, quick=True).broken is None
-        assert verify_alone(sealed.database, tmp_path, "--quick").returncode == 0
-        public = _get_first_public_key(sealed.database)
-        for options in ((), ("--key", public)):
-            assert _verify(sealed.database, required_key=public if options else "").broken == n
-            alone = verify_alone(sealed.database, tmp_path, *options)
-            assert alone.stderr.startswith(f"BROKEN at entry {n}: it is not signed")
+        fresh = Database(sealed.database.url, signing.load_signing_key(key))
+        with fresh.transaction() as tx:
+            change_log.append_entry(tx, UnknownEvent(kind="noted"))
+        with fresh.reading() as tx:
+            assert verification.verify_newest_entries(tx, limit=50).broken is None
+        fresh.close()
+        assert _verify(sealed.database).broken == n
+        assert f"BROKEN at entry {n}:" in verify_alone(sealed.database, tmp_path).stderr
 
     def test_changelog_verify_reports_a_rewritten_entry_and_appends_nothing(self, tmp_path: Path):
         with create_installation(tmp_path) as tx:
@@ -192,12 +180,17 @@ class TestRewrittenEntries:
         database = Database(f"sqlite:///{tmp_path / 'var' / 'keyturn.db'}")
         entries = entries_of(database)
         entries[1] = replace(entries[1], body='{"n":7}')
-        rewrite(database, _rehash_entries(entries))
-        for options in ([], ["--key", _get_first_public_key(database)], ["--quick"]):
+        rewrite(database, rehash(entries))
+        for options in ([], ["--key", _get_first_public_key(database)]):
             ended = run_keyturn(tmp_path, "changelog", "verify", *options)
-            assert (ended.returncode, ended.stderr[:18]) == (1, "BROKEN at entry 2:")
+            assert (ended.returncode, ended.stderr[:17]) == (1, "BROKEN at entry 1")
             assert len(entries_of(database)) == len(entries)
         database.close()
+
+
+def _encode_root(entries: list[Entry]) -> str:
+    tree = Tree().add_leaves(bytes.fromhex(entry.hash) for entry in entries)
+    return b64encode(tree.root).decode()
 
 
 class _TakenBackError(Exception):
@@ -250,7 +243,7 @@ class TestKeyRotation:
         run = harness.request(LAMP_ON)
         _forge_approval_entry(harness, run)
         with monkeypatch.context() as patch, harness.database.transaction() as tx:
-            patch.setattr(change_log, "check_head", _check_nothing)
+            patch.setattr(change_log, "_verify_head", trust_the_database)
             change_log.append_entry(tx, UnknownEvent(kind="noted"))
         return run
 
@@ -281,34 +274,19 @@ class TestKeyRotation:
             rotate_signing_key(sealed.database, key)
         assert signing.load_signing_key(key).public_key == public
 
-    def test_forged_approval_does_not_count_even_after_a_key_rotation(
+    def test_without_head_check_and_verification_a_forged_approval_starts_a_run(
         self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
     ):
         run = self._with_an_entry_on_top(sealed, monkeypatch)
         monkeypatch.setattr(
             verification, "verify_log", _report_intact_log(verification.verify_log)
-        )
-        self._rotated(sealed, key, run)
-        assert sealed.fleet.sent == []
-
-    def test_without_both_signature_checks_a_forged_approval_starts_a_run(
-        self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch
-    ):
-        run = self._with_an_entry_on_top(sealed, monkeypatch)
-        monkeypatch.setattr(
-            verification, "verify_log", _report_intact_log(verification.verify_log)
-        )
-        monkeypatch.setattr(change_log, "find_key_of_entry", lambda _keys, _seq: "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
-        monkeypatch.setattr(
-            key_history, "_is_signature_valid_cached", _accept_signatures_of_older_keys
         )
         self._rotated(sealed, key, run)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
 
 
-def _accept_signatures_of_older_keys(public: str, digest: str, signature: str) -> bool:
-    """Take an entry's own signature for good where an older key is asked for."""
-    return not public or signing.is_signature_valid(public, digest, signature)
+def _vouch_for_all(_tx: Transaction, entries: Iterable[Entry]) -> list[Entry]:
+    return list(entries)
 
 
 def _report_intact_log(verify: Callable[..., Verification]) -> Callable[..., Verification]:
@@ -474,7 +452,7 @@ class TestRemovedEntries:
         database.close()
         assert sealed.fleet.sent == []
 
-    def test_without_the_followed_log_a_denied_change_runs(
+    def test_without_the_followed_log_and_inclusion_a_denied_change_runs(
         self,
         sealed: Harness,
         key: Path,
@@ -482,6 +460,7 @@ class TestRemovedEntries:
         monkeypatch: pytest.MonkeyPatch,
     ):
         monkeypatch.setattr(evidence, "follow_log", _forget_verified_head)
+        monkeypatch.setattr(evidence, "list_vouched_entries", _vouch_for_all)
         run = self._denied(sealed, key, follow)
         sealed.service.advancer.advance_run(run.id)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
@@ -506,7 +485,7 @@ class TestRemovedEntries:
         sealed.service.advancer.advance_run(run.id)
         assert sealed.fleet.sent == []
 
-    def test_without_the_followed_log_the_change_of_a_banned_person_runs(
+    def test_without_the_followed_log_and_inclusion_a_banned_persons_change_runs(
         self,
         sealed: Harness,
         key: Path,
@@ -514,6 +493,7 @@ class TestRemovedEntries:
         monkeypatch: pytest.MonkeyPatch,
     ):
         monkeypatch.setattr(evidence, "follow_log", _forget_verified_head)
+        monkeypatch.setattr(evidence, "list_vouched_entries", _vouch_for_all)
         run = self._banned(sealed, key, follow)
         sealed.service.advancer.advance_run(run.id)
         assert sealed.fleet.sent == [("lb1", "set lamp on")]
@@ -568,7 +548,7 @@ class TestAcknowledgedLosses:
         with harness.database.transaction() as tx:
             point = verification.create_checkpoint(tx)
         rewrite(harness.database, entries_of(harness.database)[: first - 1])
-        harness.database.seen_head.head = (0, change_log.GENESIS)
+        harness.database.seen_head.tree = Tree()
         with harness.database.transaction() as tx:
             change_log.append_entry(
                 tx,
@@ -581,7 +561,7 @@ class TestAcknowledgedLosses:
 
     def test_change_log_with_lost_entries_is_broken_until_acknowledged(self, sealed: Harness):
         points, first = self._cut(sealed)
-        lost = points[0].seq - first + 1
+        lost = points[0].size - first + 1
         verdict = _verify(sealed.database, witnesses=points)
         assert (verdict.broken, f"--lost {lost}" in verdict.why) == (first, True)
         with sealed.database.transaction() as tx:
@@ -596,7 +576,9 @@ class TestAcknowledgedLosses:
         with sealed.database.reading() as tx:
             [loss] = verification.list_losses(tx)
         assert (
-            verification.find_loss_of_checkpoint([loss], replace(points[0], seq=first + 1_000_000))
+            verification.find_loss_of_checkpoint(
+                [loss], replace(points[0], size=first + 1_000_000)
+            )
             is loss
         )
 
@@ -605,9 +587,9 @@ class TestAcknowledgedLosses:
     ):
         points, first = self._cut(sealed)
         with sealed.database.transaction() as tx:
-            more = replace(points[0], seq=points[0].seq + 1)
+            more = replace(points[0], size=points[0].size + 1)
             verification.acknowledge_loss(
-                tx, points, first=first, lost_entries=points[0].seq - first + 1, person="adam"
+                tx, points, first=first, lost_entries=points[0].size - first + 1, person="adam"
             )
         assert _verify(sealed.database, witnesses=[more]).broken == first
 
@@ -657,4 +639,4 @@ def test_witnesses_see_the_last_entries_before_a_clean_stop(
     house.run_periodic_tasks()
     sealed.request(LAMP_ON)
     house.publish_last_checkpoint()
-    assert witnessed[-1].seq == len(entries_of(sealed.database))
+    assert witnessed[-1].size == len(entries_of(sealed.database))

@@ -8,10 +8,12 @@ from sqlalchemy import text
 
 from bot.audit import change_log, verification
 from bot.audit.change_log import Entry
+from bot.audit.checkpoints import name_log
 from bot.audit.event_type import UnknownEvent
 from bot.auth import secret_box
 from bot.db.database import Database, StoreRefused, StoreUnavailable, Transaction
 from bot.model import keyfile
+from bot.model.merkle import Tree
 from bot.model.run import Run
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
@@ -55,7 +57,7 @@ class TestUnwritableLog:
 def _append_nothing(tx: Transaction, kind: str, **_facts: object) -> Entry:
     """Write nothing, and say nothing of it."""
     tx.logged = True
-    return Entry(1, tx.now, kind, None, "", "", "{}", change_log.GENESIS, change_log.GENESIS, "")
+    return Entry(1, tx.now, kind, None, "", "", "{}", "")
 
 
 def test_writer_with_an_outdated_head_cannot_fork_the_change_log(
@@ -63,44 +65,49 @@ def test_writer_with_an_outdated_head_cannot_fork_the_change_log(
 ):
     """Were writers not in line, the key of the table would still let one entry through."""
     with database.transaction() as tx:
-        old = change_log.get_head(tx)
-        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 1}))
-
-    def head(_tx: Transaction) -> tuple[int, str]:
-        return old
-
-    monkeypatch.setattr(change_log, "_lock_head", head)
-    with pytest.raises(StoreRefused), database.transaction() as tx:
-        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 2}))
+        verification.open_log(tx)
+    old = database.seen_head.tree
+    _append(database, 1)
+    monkeypatch.setattr(change_log, "_lock_head", lambda tx: _take_head(tx, old))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    with pytest.raises(StoreRefused):
+        _append(database, 2)
 
 
 def test_without_the_head_lock_and_primary_key_the_change_log_forks(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    """The twin: two entries follow the same one, and whoever verifies sees it."""
-    with harness.database.transaction() as tx:
+    """The twin: two entries have the same number, and whoever verifies sees it."""
+    database = harness.database
+    with database.transaction() as tx:
         verification.open_log(tx)
-        old = change_log.get_head(tx)
-        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 1}))
-        for words in (
-            "CREATE TABLE bare AS SELECT * FROM entry",
-            "DROP TABLE entry",
-            "ALTER TABLE bare RENAME TO entry",
-        ):
-            tx.sql.execute(text(words))
+    old = database.seen_head.tree
+    _append(database, 1)
+    with database.transaction() as tx:
+        for table in ("entry", "checkpoint"):
+            for words in (
+                f"CREATE TABLE bare AS SELECT * FROM {table}",  # noqa: S608 - names from above
+                f"DROP TABLE {table}",
+                f"ALTER TABLE bare RENAME TO {table}",
+            ):
+                tx.sql.execute(text(words))
+    monkeypatch.setattr(change_log, "_lock_head", lambda tx: _take_head(tx, old))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    _append(database, 2)
+    with database.reading() as tx:
+        numbers = [entry.seq for entry in change_log.list_entries_after(tx, old.size)]
+        assert numbers == [old.size + 1] * 2
+        assert verification.verify_log(tx).broken == old.size + 2
 
-    def head(_tx: Transaction) -> tuple[int, str]:
-        return old
 
-    monkeypatch.setattr(change_log, "_lock_head", head)
-    with harness.database.transaction() as tx:
-        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": 2}))
-    with harness.database.reading() as tx:
-        assert [entry.prev for entry in change_log.list_entries_after(tx, old[0])] == [
-            old[1],
-            old[1],
-        ]
-        assert verification.verify_log(tx).broken == old[0] + 2
+def _append(database: Database, step: int) -> None:
+    with database.transaction() as tx:
+        change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"step": step}))
+
+
+def _take_head(tx: Transaction, tree: Tree) -> Tree:
+    """Begin at this tree, wherever the log ends."""
+    tx.log_head, tx.log_origin = tree, name_log(tx.signing_key.public_key)
+    tx.signed_size = tree.size
+    return tree
 
 
 class TestKeyFiles:

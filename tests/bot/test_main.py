@@ -248,8 +248,8 @@ def test_change_log_begins_with_the_key_entry_whichever_command_writes_first(
     var = tmp_path / "var"
     var.mkdir()
     with create_installation(tmp_path / "other") as tx:
-        seen = change_log.append_entry(tx, UnknownEvent(kind="requested"), run=1)
-        point = verification.create_checkpoint_at(tx, replace(seen, seq=1))
+        change_log.append_entry(tx, UnknownEvent(kind="requested"), run=1)
+        point = replace(verification.create_checkpoint(tx), size=1)
     checkpoints.write_checkpoint(tmp_path / "seen", point)
     database = create_sqlite_database(
         var / "keyturn.db", signing.load_signing_key(var / "changelog.key")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, update
 
-from bot.audit import change_log, key_history
+from bot.audit import change_log, inclusion
 from bot.db import locks, runs, tables
 from bot.db.database import Transaction
 from bot.execution import fanout, gate
@@ -120,7 +120,7 @@ def test_altered_log_entry_is_not_trusted_although_it_was_verified_before(crowd:
     whole = _approve_fan_out(crowd)
     with crowd.database.transaction() as tx:
         entries = change_log.list_entries_of_run(tx, whole.id, ["approved"])
-        assert key_history.list_vouched_entries(tx, entries) == entries
-        assert key_history.list_vouched_entries(tx, entries) == entries
+        assert inclusion.list_vouched_entries(tx, entries) == entries
+        assert inclusion.list_vouched_entries(tx, entries) == entries
         altered = [replace(one, person="mallory") for one in entries]
-        assert key_history.list_vouched_entries(tx, altered) == []
+        assert inclusion.list_vouched_entries(tx, altered) == []

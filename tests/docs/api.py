@@ -80,7 +80,15 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
     "history": (
         "History and change log",
         (
-            *("listChanges", "listEntries", "verifyLog", "listViews", "saveView", "getView"),
+            *(
+                "listChanges",
+                "listEntries",
+                "proveEntry",
+                "verifyLog",
+                "listViews",
+                "saveView",
+                "getView",
+            ),
             *("deleteView", "getWaitReport", "getHealth"),
         ),
     ),

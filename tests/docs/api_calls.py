@@ -452,6 +452,7 @@ def _record_rest(service: _Service) -> None:
     service.call("previewRequest", "dora", "GET /policy/preview", request="abusers clear lb*")
     service.call("listChanges", "dora", "GET /changes", host="lb*", within="2 hours", limit=1)
     service.call("listEntries", "dora", "GET /log", kind="approved")
+    service.call("proveEntry", "dora", "GET /log/2/proof")
     service.call("verifyLog", "olga", "POST /log/verify")
     view = {"name": "failed on balancers", "filters": {"host": "lb*", "state": "failed"}}
     number = service.call("saveView", "dora", "POST /views", view)["id"]

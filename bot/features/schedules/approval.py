@@ -2,7 +2,7 @@
 
 from bot.audit import change_log, events
 from bot.audit.followed_log import find_missing_entry_of_run, follow_log
-from bot.audit.key_history import list_vouched_entries
+from bot.audit.inclusion import list_vouched_entries
 from bot.db import runs
 from bot.db.database import Transaction
 from bot.execution import gate

@@ -33,6 +33,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/views"): (("request",), 201, {"name": "mine", "filters": {"host": "lb*"}}),
     ("POST", "/views/{number}/delete"): (("request",), 404, None),
     ("GET", "/log"): (READERS, 200, None),
+    ("GET", "/log/{number}/proof"): (READERS, 200, None),
     ("POST", "/log/verify"): (READERS, 200, None),
     ("GET", "/policy/preview"): (READERS, 200, None),
     ("GET", "/runs"): (READERS, 200, None),

@@ -38,6 +38,7 @@ ROUTES = {
     ("POST", "/views"): "tells of none",
     ("POST", "/views/{number}/delete"): "tells of none",
     ("GET", "/log"): "leaves out",
+    ("GET", "/log/{number}/proof"): "tells of none",
     ("POST", "/log/verify"): "refuses",
     ("GET", "/policy/preview"): "tells of none",
     ("GET", "/runs"): "leaves out",
@@ -188,6 +189,19 @@ def test_api_change_log_verification_needs_the_right_to_view_every_run(
     assert status == 403
     assert "needs the right to view every run" in text
     assert _ask(used_desk.program("adam", "read"), method, path, used.shown.id)[0] == 200
+
+
+def test_entry_of_a_hidden_run_is_proved_only_with_the_right_to_view_it(
+    restricted: RestrictedHarness, restricted_desk: ApiHarness
+):
+    dora, adam = (restricted_desk.program(person, "read") for person in ("dora", "adam"))
+    run = restricted.hidden["done"].id
+    entries = adam.get("/log", params={"limit": 500}).json()["entries"]
+    number = next(entry["seq"] for entry in entries if entry["run"] == run)
+    assert adam.get(f"/log/{number}/proof").json()["proof"].startswith("c2sp.org/tlog-proof@v1")
+    absent, hidden = (dora.get(f"/log/{each}/proof") for each in (ABSENT, number))
+    assert absent.status_code == hidden.status_code == 404
+    assert mask_number(number, hidden.text) == mask_number(ABSENT, absent.text)
 
 
 def test_host_lock_shows_its_run_only_with_the_right_to_view_it(

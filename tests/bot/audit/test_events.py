@@ -58,7 +58,7 @@ def test_facts_with_their_default_are_left_out():
     ],
 )
 def test_damaged_entry_holds_an_unknown_event(kind: Any, body: Any):
-    event = Entry(1, 0, kind, None, "", "", body, "", "", "").event
+    event = Entry(1, 0, kind, None, "", "", body, "").event
     assert isinstance(event, UnknownEvent)
     assert event.describe("Olga", "", str).title
 

@@ -20,9 +20,7 @@ ENTRY: dict[str, Any] = {
     "person": "dora",
     "host": 'we"b]1\\',
     "body": '{"why":"☃\\nsecond line"}',
-    "prev": "0" * 64,
     "hash": "1" * 64,
-    "signature": "2" * 128,
 }
 
 

@@ -8,12 +8,20 @@ from pathlib import Path
 import pytest
 
 from bot.audit import checkpoints
-from bot.audit.checkpoints import Checkpoint
+from bot.audit.checkpoints import Checkpoint, sign_checkpoint
 from bot.audit.syslog import LogServer
+from bot.model.merkle import Tree
+from bot.model.signing import SigningKey
 
-POINT = Checkpoint(31, "ab" * 32, 1_700_000_000_123_456, "cd" * 32, "ef" * 64)
+POINT = sign_checkpoint(
+    "keyturn/0123456789abcdef",
+    Tree().add_leaves([b"leaf"] * 31),
+    1_700_000_000_123_456,
+    [SigningKey.create()],
+)
 _RFC_5424 = re.compile(
-    r"<109>1 2023-11-14T22:13:20\.123456Z \S+ keyturn \d+ checkpoint - keyturn checkpoint seq=31 "
+    r"<109>1 2023-11-14T22:13:20\.123456Z \S+ keyturn \d+ checkpoint - "
+    r"keyturn checkpoint at=1700000000123456 "
 )
 
 
@@ -80,5 +88,5 @@ def test_invalid_syslog_address_is_rejected(address: str):
 
 def test_checkpoint_is_read_from_a_json_line_of_the_journal(tmp_path: Path):
     file = tmp_path / "journal"
-    file.write_text(f'{{"MESSAGE":"run 7 step 1: {POINT.text}","_PID":"1"}}\n')
+    file.write_text(f'{{"MESSAGE":"run 7 step 1: {POINT.line}","_PID":"1"}}\n')
     assert checkpoints.read_checkpoints(file) == [POINT]

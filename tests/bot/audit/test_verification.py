@@ -10,20 +10,23 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import insert
+from sqlalchemy import func, insert, update
 
 from bot.audit import change_log, checkpoints, events, output, verification
-from bot.audit.change_log import GENESIS, Entry
-from bot.audit.checkpoints import Checkpoint
+from bot.audit.change_log import Entry
+from bot.audit.checkpoints import name_log, sign_checkpoint
 from bot.audit.event_type import UnknownEvent
+from bot.audit.formats import iterate_export
 from bot.audit.verification import Verification
 from bot.db import tables
 from bot.db.database import Database, StoreUnavailable
 from bot.model import signing
-from bot.model.canonical import hash_canonical
+from bot.model.canonical import encode_canonical
 from bot.model.errors import InvalidRequestError
+from bot.model.merkle import Tree, hash_leaf
 from bot.model.signing import KeyFileError, SigningKey
 from tests.bot.databases import create_sqlite_database
+from tests.bot.rewritten_log import drop_triggers, entries_of, rehash, rewrite
 
 VERIFIER = Path(__file__).parents[3] / "docs" / "verify_changelog.py"
 
@@ -42,9 +45,11 @@ def log(tmp_path: Path, ours: SigningKey):
 
 
 def _write(database: Database, most: int) -> None:
+    """Begin the log, and write its entries, each with its own checkpoint."""
     with database.transaction() as tx:
         verification.open_log(tx)
-        for n in range(most - 1):
+    for n in range(most - 1):
+        with database.transaction() as tx:
             change_log.append_entry(
                 tx,
                 UnknownEvent(kind="noted", facts={"n": n, "words": "☃"}),
@@ -52,33 +57,6 @@ def _write(database: Database, most: int) -> None:
                 person="olga",
                 host="lb1",
             )
-
-
-def entries_of(database: Database) -> list[Entry]:
-    with database.reading() as tx:
-        return list(change_log.read_whole_log(tx))
-
-
-def rewrite(database: Database, entries: list[Entry]) -> None:
-    """Do what somebody with every right on the database can do."""
-    with database.engine.connect() as connection:
-        for verb in ("update", "delete"):
-            connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS entry_no_{verb}")
-        connection.exec_driver_sql("DELETE FROM entry")
-        for entry in entries:
-            connection.execute(insert(tables.entry).values(**vars(entry)))
-
-
-def resealed(entries: list[Entry], key: SigningKey) -> list[Entry]:
-    """Make every hash and every signature fit again, with a key of one's own."""
-    prev, fitting = GENESIS, list[Entry]()
-    for seq, entry in enumerate(entries, start=1):
-        moved = replace(entry, seq=seq, prev=prev)
-        prev = hash_canonical(
-            {n: v for n, v in vars(moved).items() if n not in {"hash", "signature"}}
-        )
-        fitting.append(replace(moved, hash=prev, signature=key.sign_hash(prev)))
-    return fitting
 
 
 def _verify(database: Database, **how: object) -> Verification:
@@ -90,7 +68,8 @@ def _verify_alone(
     database: Database, tmp_path: Path, *options: str
 ) -> subprocess.CompletedProcess[str]:
     export = tmp_path / "export.jsonl"
-    lines = [json.dumps(vars(entry), ensure_ascii=False) for entry in entries_of(database)]
+    with database.reading() as tx:
+        lines = [json.dumps(line, ensure_ascii=False) for line in iterate_export(tx)]
     export.write_text("".join(f"{line}\n" for line in lines))
     return subprocess.run(
         [sys.executable, str(VERIFIER), str(export), *options],
@@ -107,7 +86,7 @@ def test_unaltered_log_verifies_with_both_verifiers(
     assert (verdict.entries, verdict.broken, verdict.key) == (12, None, ours.public_key)
     alone = _verify_alone(log, tmp_path, "--key", ours.public_key)
     assert alone.returncode == 0, alone.stderr
-    assert alone.stdout.startswith(f"12 entries, unbroken; head {verdict.head}")
+    assert alone.stdout.startswith(f"12 entries, unbroken; root {verdict.root}")
 
 
 Tampering = Callable[[list[Entry]], list[Entry]]
@@ -130,7 +109,7 @@ def _delete_entry(n: int) -> Tampering:
         (_alter_entry(5, person="adam"), 5),
         (_alter_entry(1, at=1), 1),
         (_alter_entry(12, body="{}"), 12),
-        (_alter_entry(7, signature="00" * 64), 7),
+        (_alter_entry(7, hash="00" * 32), 7),
         (_delete_entry(4), 4),
         (_delete_entry(1), 1),
     ],
@@ -145,20 +124,34 @@ def test_altered_entry_is_named_by_both_verifiers(
     assert alone.returncode == 1
 
 
-def test_rewritten_hashes_with_old_signatures_are_found_by_both_verifiers(
+def test_rewritten_hashes_under_old_checkpoints_are_found_by_both_verifiers(
     log: Database, tmp_path: Path
 ):
-    def keep_old_signatures(entries: list[Entry]) -> list[Entry]:
-        forged = resealed(entries, SigningKey.create())
-        return [
-            replace(new, signature=old.signature)
-            for new, old in zip(forged, entries_of(log), strict=True)
-        ]
-
-    altered = _alter_entry(6, person="adam")(entries_of(log))
-    rewrite(log, keep_old_signatures(altered))
+    rewrite(log, rehash(_alter_entry(6, person="adam")(entries_of(log))))
     assert _verify(log).broken == 6
     assert "BROKEN at entry 6:" in _verify_alone(log, tmp_path).stderr
+
+
+def test_rewritten_roots_with_old_signatures_are_found_by_both_verifiers(
+    log: Database, tmp_path: Path
+):
+    """Whoever has no key can make every root fit, and no signature."""
+    old = SigningKey.create()
+    rewrite(log, rehash(_alter_entry(6, person="adam")(entries_of(log))), old)
+    assert _verify(log).broken == 1
+    assert "BROKEN at entry 1:" in _verify_alone(log, tmp_path).stderr
+
+
+def test_altered_checkpoint_is_found_by_both_verifiers(log: Database, tmp_path: Path):
+    drop_triggers(log)
+    with log.engine.connect() as connection:
+        connection.execute(
+            update(tables.checkpoint)
+            .where(tables.checkpoint.c.size == 5)
+            .values(note=func.replace(tables.checkpoint.c.note, "\n5\n", "\n4\n"))
+        )
+    assert (_verify(log).broken, _verify(log).why) == (5, "the checkpoint of entry 5 was altered")
+    assert "BROKEN at entry 5:" in _verify_alone(log, tmp_path).stderr
 
 
 def test_log_signed_with_another_key_is_found_when_the_key_is_known(
@@ -167,7 +160,7 @@ def test_log_signed_with_another_key_is_found_when_the_key_is_known(
     thief = SigningKey.create()
     entries = _alter_entry(6, person="adam")(entries_of(log))
     entries[0] = replace(entries[0], body=f'{{"public":"{thief.public_key}"}}')
-    rewrite(log, resealed(entries, thief))
+    rewrite(log, rehash(entries), thief)
     # The twin: without knowing the key there is nothing to see.
     assert _verify(log).broken is None
     assert _verify(log, required_key=ours.public_key).broken == 12
@@ -183,7 +176,7 @@ def test_truncated_log_is_found_by_a_witness(
     file = tmp_path / "witness"
     checkpoints.write_checkpoint(file, point)
     rewrite(log, entries_of(log)[:-cut])
-    # The twin: what is left is a good chain, and nothing in it tells of what is gone.
+    # The twin: what is left is a good log, and nothing in it tells of what is gone.
     assert _verify(log, required_key=ours.public_key).broken is None
     verdict = _verify(log, witnesses=checkpoints.read_checkpoints(file))
     assert (verdict.broken, verdict.why[:7]) == (12 - cut + 1, "cut off")
@@ -195,15 +188,16 @@ def test_forked_log_is_found_by_a_witness(log: Database, tmp_path: Path, ours: S
         point = verification.create_checkpoint(tx)
     file = tmp_path / "witness"
     checkpoints.write_checkpoint(file, point)
-    rewrite(log, resealed(_alter_entry(12, person="adam")(entries_of(log)), ours))
+    rewrite(log, rehash(_alter_entry(12, person="adam")(entries_of(log))), ours)
     assert _verify(log, required_key=ours.public_key).broken is None
     assert "another history" in _verify(log, witnesses=checkpoints.read_checkpoints(file)).why
     assert "another history" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
 
 
 def test_checkpoint_signed_by_another_key_is_rejected(log: Database):
-    forged = Checkpoint(3, "11" * 32, 0, SigningKey.create().public_key, "22" * 64)
-    assert "not signed" in _verify(log, witnesses=[forged]).why
+    origin = name_log(SigningKey.create().public_key)
+    forged = sign_checkpoint(origin, Tree().add_leaves([b""] * 3), 0, [SigningKey.create()])
+    assert "no key of this log signed" in _verify(log, witnesses=[forged]).why
 
 
 def test_matching_witness_checkpoint_verifies(log: Database):
@@ -224,7 +218,7 @@ def test_witness_file_gains_a_checkpoint_only_when_the_log_has_grown(
         change_log.append_entry(tx, UnknownEvent(kind="noted"))
         point = verification.create_checkpoint(tx)
     checkpoints.write_checkpoint(file, point)
-    assert [point.seq for point in checkpoints.read_checkpoints(file)] == [12, 13]
+    assert [point.size for point in checkpoints.read_checkpoints(file)] == [12, 13]
 
 
 def test_witness_file_without_a_checkpoint_is_rejected(tmp_path: Path):
@@ -274,7 +268,7 @@ def test_empty_signing_key_file_is_rejected(tmp_path: Path):
         signing.load_signing_key(file)
 
 
-_FIELDS = st.sampled_from(["at", "kind", "run", "person", "host", "body", "prev", "hash"])
+_FIELDS = st.sampled_from(["at", "kind", "run", "person", "host", "body", "hash"])
 
 
 @settings(
@@ -313,7 +307,7 @@ def test_checkpoint_after_a_line_cut_short_by_a_crash_is_on_its_own_line(
     checkpoints.write_checkpoint(file, point)
     torn, whole = file.read_text().splitlines()
     assert torn == '{"seq":1,"ha'
-    assert f'"seq":{point.seq}' in whole
+    assert f" size={point.size} " in whole
 
 
 @given(
@@ -334,11 +328,10 @@ def test_fast_entry_encoding_is_the_canonical_json(
         "person": person,
         "host": host,
         "body": body,
-        "prev": GENESIS,
     }
-    entry = Entry(**content, hash="", signature="")  # pyright: ignore[reportArgumentType] - hypothesis' types are the members'
+    entry = Entry(**content, hash="")  # pyright: ignore[reportArgumentType] - hypothesis' types are the members'
     try:
-        expected = hash_canonical(content)
+        expected = hash_leaf(encode_canonical(content).encode()).hex()
     except UnicodeEncodeError:
         with pytest.raises(UnicodeEncodeError):
             change_log.hash_entry(list(vars(entry).values()))

@@ -34,7 +34,7 @@ def test_backup_is_restored_and_verified_by_commands(place: Path):
     (place / "var" / "keyturn.db").unlink()
     restored = run_keyturn(place, "restore", str(place / "today.backup"))
     assert restored.returncode == 0, restored.stderr
-    assert "2 entries, chain intact" in restored.stdout
+    assert "2 entries, log intact" in restored.stdout
     assert "Add --witness to see which" in restored.stdout
     assert "keyturn resume --as PERSON" in restored.stdout
     assert run_keyturn(place, "changelog", "verify").returncode == 0
@@ -99,7 +99,7 @@ def test_db_copy_moves_an_installation_to_postgresql(place: Path, postgres: Post
     address = f"postgresql://{user}@{rest}"
     moved = run_keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
     assert moved.returncode == 0, moved.stderr
-    assert "Copied 2 rows; 3 entries, chain intact" in moved.stdout
+    assert "Copied 2 rows; 3 entries, log intact" in moved.stdout
     there = {"KEYTURN_DATABASE": f"postgresql+psycopg://{user}@{rest}", "PGPASSWORD": password}
     verified = run_keyturn(place, "changelog", "verify", **there)
     assert verified.returncode == 0, verified.stderr
@@ -114,7 +114,7 @@ def test_changelog_acknowledge_names_the_lost_entries_after_a_restore(place: Pat
     database = Database(f"sqlite:///{place / 'var' / 'keyturn.db'}", load_signing_key(place / KEY))
     with database.transaction() as tx:
         change_log.append_entry(tx, UnknownEvent(kind="noted"))
-        seen.write_text(verification.create_checkpoint(tx).text)
+        seen.write_text(verification.create_checkpoint(tx).line)
     database.close()
     (place / "var" / "keyturn.db").unlink()
     run_keyturn(place, "restore", file, "--witness", str(seen))

@@ -34,6 +34,7 @@ COMMANDS = {
     "changed": SERVICE,
     "changelog acknowledge": "loss acknowledged",
     "changelog export": "log exported",
+    "changelog proof": READ_ONLY,
     "changelog rotate-key": "key",
     "changelog show": READ_ONLY,
     "changelog verify": READ_ONLY,
@@ -107,6 +108,7 @@ COMMANDS = {
 # Those without `--json`, and why.
 NOT_FOR_PROGRAMS = {
     "changelog export": "--format says in which of three forms, all of them for programs",
+    "changelog proof": "a format of its own, for other tools",
     "completion": "a program for the shell",
     "db grants": "SQL, for psql",
     "init": "writes files for people to edit",

@@ -39,7 +39,7 @@ def test_failed_transaction_is_rolled_back(database: Database):
     with pytest.raises(ZeroDivisionError):
         fail()
     with database.reading() as tx:
-        assert change_log.get_head(tx) == (0, change_log.GENESIS)
+        assert change_log.get_head(tx)[0] == 0
 
 
 def test_reading_transaction_sees_one_snapshot(database: Database):

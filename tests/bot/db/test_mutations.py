@@ -24,7 +24,7 @@ from tests.bot.databases import create_sqlite_database
 MUTATIONS = int(os.environ.get("KEYTURN_TEST_MUTATIONS", "200"))
 ENTRIES = int(os.environ.get("KEYTURN_TEST_ENTRIES", "5000"))
 LENGTH = 40
-COLUMNS = ("seq", "at", "kind", "run", "person", "host", "body", "prev", "hash", "signature")
+COLUMNS = ("seq", "at", "kind", "run", "person", "host", "body", "hash")
 
 
 def _write(database: Database, entries: int) -> Checkpoint:

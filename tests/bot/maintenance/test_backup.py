@@ -91,7 +91,7 @@ def test_restored_backup_contains_the_runs_and_a_log_that_verifies(
     busy: Harness, empty: Database, tmp_path: Path
 ):
     label, verdict = backup.make_backup(busy.database, tmp_path / "today.backup")
-    assert (verdict.broken, verdict.entries) == (None, label.point.seq)
+    assert (verdict.broken, verdict.entries) == (None, label.point.size)
     assert (tmp_path / "today.backup").stat().st_mode & 0o777 == 0o600
     restored = restore_file(tmp_path / "today.backup", empty)
     assert restored.label == label
@@ -99,11 +99,11 @@ def test_restored_backup_contains_the_runs_and_a_log_that_verifies(
         whole = verification.verify_log(tx)
         done = runs.get_run(tx, 1)
     assert whole.broken is None
-    assert whole.entries > label.point.seq
+    assert whole.entries > label.point.size
     assert done == busy.get_run(1)
     kinds = restart_service(busy, empty).list_entry_kinds()
-    assert kinds[: label.point.seq] == busy.list_entry_kinds()[: label.point.seq]
-    assert kinds[label.point.seq] == "restored"
+    assert kinds[: label.point.size] == busy.list_entry_kinds()[: label.point.size]
+    assert kinds[label.point.size] == "restored"
 
 
 def test_restore_stops_runs_that_may_have_run_after_the_backup(
@@ -180,25 +180,25 @@ def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
     with busy.database.transaction() as tx:
         change_log.append_entry(tx, UnknownEvent(kind="noted"))
         point = verification.create_checkpoint(tx)
-    seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.text}\n")
+    seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.line}\n")
     restored = restore_file(
         tmp_path / "today.backup", empty, checkpoints.read_witnessed_checkpoints(seen)
     )
-    assert [(one.checkpoint.seq, one.run) for one in restored.later] == [(point.seq, 2)]
-    assert point.seq > label.point.seq
+    assert [(one.checkpoint.size, one.run) for one in restored.later] == [(point.size, 2)]
+    assert point.size > label.point.size
     # Until a person acknowledges what was lost, the log counts as broken.
     verdict, alone = _verify_both_ways(empty, seen)
-    lost = point.seq - label.point.seq
-    assert (verdict.broken, verdict.lost, alone.returncode) == (label.point.seq + 1, 1, 1)
-    assert f"acknowledge {label.point.seq + 1} --lost {lost}" in verdict.why
+    lost = point.size - label.point.size
+    assert (verdict.broken, verdict.lost, alone.returncode) == (label.point.size + 1, 1, 1)
+    assert f"acknowledge {label.point.size + 1} --lost {lost}" in verdict.why
     assert "it was lost when a backup was restored" in alone.stderr
     points = checkpoints.read_checkpoints(seen)
     with empty.transaction() as tx, pytest.raises(ValueError, match=f"lacks {lost} entries"):
         acknowledge_loss(
-            tx, points, first=label.point.seq + 1, lost_entries=lost + 1, person="adam"
+            tx, points, first=label.point.size + 1, lost_entries=lost + 1, person="adam"
         )
     with empty.transaction() as tx:
-        acknowledge_loss(tx, points, first=label.point.seq + 1, lost_entries=lost, person="adam")
+        acknowledge_loss(tx, points, first=label.point.size + 1, lost_entries=lost, person="adam")
     verdict, alone = _verify_both_ways(empty, seen)
     assert (verdict.broken, verdict.lost, alone.returncode) == (None, 1, 0)
     assert "1 are of entries that were lost, as a person has acknowledged" in alone.stdout

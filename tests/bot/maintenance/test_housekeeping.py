@@ -56,7 +56,7 @@ def test_witnesses_receive_a_checkpoint_only_for_new_entries(
     assert len(witnessed) == 1
     harness.request(LAMP_ON)
     house.run_periodic_tasks()
-    assert [point.seq for point in witnessed] == [witnessed[0].seq, witnessed[0].seq + 2]
+    assert [point.size for point in witnessed] == [witnessed[0].size, witnessed[0].size + 2]
 
 
 def test_failing_witness_is_retried_and_does_not_block_others(
@@ -83,7 +83,7 @@ def test_failing_witness_is_retried_and_does_not_block_others(
     assert "the log server is away" in caplog.text
     deaf[0] = False
     house.run_periodic_tasks()
-    assert [point.hash for point in heard] == [point.hash for point in others]
+    assert [point.root for point in heard] == [point.root for point in others]
 
 
 def test_logging_failure_is_logged_once_the_log_can_be_written(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log, verification
-from bot.audit.change_log import Entry
+from bot.audit.change_log import Entry, EntryDraft
 from bot.audit.event_type import UnknownEvent
 from bot.audit.formats import iterate_export
 from bot.audit.verification import Verification
@@ -17,8 +17,9 @@ from bot.db.database import Database
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model import signing
 from bot.model.signing import SigningKey
-from tests.bot.audit.test_verification import VERIFIER, entries_of, resealed, rewrite
+from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.databases import add_schema
+from tests.bot.rewritten_log import entries_of, forge_entries, rehash, rewrite
 
 
 @pytest.fixture
@@ -74,9 +75,9 @@ def test_a_log_with_a_rotated_key_verifies_with_either_key(
     for known in (old, new):
         verdict = _verify(database, known)
         assert (verdict.broken, verdict.keys) == (None, (old, new))
-        assert _verify_alone(database, tmp_path, "--key", known).startswith("9 entries, unbroken")
+        assert _verify_alone(database, tmp_path, "--key", known).startswith("8 entries, unbroken")
     stranger = SigningKey.create().public_key
-    assert _verify(database, stranger).broken == 9
+    assert _verify(database, stranger).broken == 8
     assert "not by the key given" in _verify_alone(database, tmp_path, "--key", stranger)
 
 
@@ -84,12 +85,11 @@ def test_entry_signed_with_the_old_key_after_a_rotation_is_found(
     turned: tuple[Database, str, str], tmp_path: Path
 ):
     database, _, _ = turned
-    entries = entries_of(database)
-    thief = SigningKey.create()
-    entries[-1] = replace(entries[-1], signature=thief.sign_hash(entries[-1].hash))
-    rewrite(database, entries)
-    assert _verify(database).broken == 9
-    assert "BROKEN at entry 9" in _verify_alone(database, tmp_path)
+    with database.transaction() as tx:
+        forge_entries(tx, EntryDraft(UnknownEvent(kind="noted")))
+    last = len(entries_of(database))
+    assert _verify(database).broken == last
+    assert f"BROKEN at entry {last}" in _verify_alone(database, tmp_path)
 
 
 def test_forged_rotation_to_the_known_key_is_found(
@@ -99,8 +99,8 @@ def test_forged_rotation_to_the_known_key_is_found(
     thief = SigningKey.create()
     forged = entries_of(database)[:5]
     forged[0] = replace(forged[0], body=f'{{"public":"{thief.public_key}"}}')
-    forged[4] = replace(forged[4], body=f'{{"proof":"{"00" * 64}","public":"{ours}"}}')
-    rewrite(database, resealed(forged, thief))
+    forged[4] = replace(forged[4], kind="key", body=f'{{"public":"{ours}"}}')
+    rewrite(database, rehash(forged), thief)
     assert "owner did not sign" in _verify(database, ours).why
     assert "owner did not sign" in _verify_alone(database, tmp_path, "--key", ours)
 

@@ -80,6 +80,7 @@ ROUTES = {
     ("GET", "/changelog"): (401, 200),
     ("GET", "/changelog.csv"): (401, 200),
     ("GET", "/changelog.json"): (401, 200),
+    ("GET", "/changelog/entries/{number}/proof"): (401, 200),
     ("POST", "/changelog/verify"): (401, 200),
     ("GET", "/policy"): (401, 200),
     ("GET", "/policy/{person}"): (401, 200),

@@ -87,6 +87,7 @@ ROUTES = {
     ("GET", "/changelog"): "leaves out",
     ("GET", "/changelog.csv"): "leaves out",
     ("GET", "/changelog.json"): "leaves out",
+    ("GET", "/changelog/entries/{number}/proof"): "tells of none",
     ("POST", "/changelog/verify"): "refuses",
     ("GET", "/policy"): "tells of none",
     ("GET", "/policy/{person}"): "tells of none",

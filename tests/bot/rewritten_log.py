@@ -1,0 +1,115 @@
+"""What somebody who can write to the database can do to the change log, for tests."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlalchemy import delete, insert
+
+from bot.audit import change_log
+from bot.audit.change_log import Entry, EntryDraft
+from bot.audit.checkpoints import Checkpoint, name_log, sign_checkpoint
+from bot.db import tables
+from bot.db.database import Database, Transaction
+from bot.model.canonical import encode_canonical
+from bot.model.merkle import Tile, Tree
+from bot.model.signing import SigningKey
+
+_LOG = (tables.entry, tables.checkpoint, tables.tile)
+
+
+def entries_of(database: Database) -> list[Entry]:
+    with database.reading() as tx:
+        return list(change_log.read_whole_log(tx))
+
+
+def rehash(entries: Sequence[Entry]) -> list[Entry]:
+    """Number the entries, and make every hash fit again."""
+    numbered = [replace(entry, seq=seq) for seq, entry in enumerate(entries, start=1)]
+    return [
+        replace(entry, hash=change_log.hash_entry([*vars(entry).values()])) for entry in numbered
+    ]
+
+
+def drop_triggers(database: Database) -> None:
+    with database.engine.connect() as connection:
+        for table in _LOG:
+            if database.embedded:
+                for verb in ("update", "delete"):
+                    connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {table.name}_no_{verb}")
+            else:
+                connection.exec_driver_sql(
+                    f"DROP TRIGGER IF EXISTS {table.name}_append_only ON {table.name}"
+                )
+
+
+def rewrite(database: Database, entries: Sequence[Entry], key: SigningKey | None = None) -> None:
+    """Put these entries in the place of the log, with tiles that fit.
+
+    key: signs a checkpoint of each entry. Without one, the checkpoints stay as they are, up to the
+    last entry.
+    """
+    drop_triggers(database)
+    tiles: list[Tile] = []
+    tree, points = Tree(), list[Checkpoint]()
+    origin = name_log(change_log.get_added_key(entries[0])) if entries else ""
+    for entry in entries:
+        tree = tree.add_leaves([_get_leaf(entry)], tiles)
+        if key is not None:
+            points.append(sign_checkpoint(origin, tree, entry.at, [key]))
+    with database.engine.connect() as connection:
+        if database.embedded:
+            connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
+        connection.execute(delete(tables.entry))
+        connection.execute(delete(tables.tile))
+        for entry in entries:
+            connection.execute(insert(tables.entry).values(**vars(entry)))
+        for tile in tiles:
+            connection.execute(
+                insert(tables.tile).values(
+                    level=tile.level, number=tile.number, hash=tile.hash.hex()
+                )
+            )
+        last = entries[-1].seq if entries else 0
+        stale = tables.checkpoint.c.size > (last if key is None else 0)
+        connection.execute(delete(tables.checkpoint).where(stale))
+        for point in points:
+            connection.execute(
+                insert(tables.checkpoint).values(size=point.size, at=point.at, note=point.note)
+            )
+        connection.commit()
+
+
+def _get_leaf(entry: Entry) -> bytes:
+    try:
+        return bytes.fromhex(entry.hash)
+    except ValueError:
+        return b""
+
+
+def forge_entries(tx: Transaction, *drafts: EntryDraft) -> list[Entry]:
+    """Add entries with a checkpoint by another key than ours."""
+    entries = list(change_log.read_whole_log(tx))
+    forged = [
+        Entry(0, tx.now, one.event.kind, one.run, one.person, one.host, _encode_facts(one), "")
+        for one in drafts
+    ]
+    entries = rehash([*entries, *forged])
+    tree = Tree().add_leaves(_get_leaf(entry) for entry in entries)
+    origin = name_log(change_log.get_added_key(entries[0]))
+    point = sign_checkpoint(origin, tree, tx.now, [SigningKey.create()])
+    added = entries[-len(forged) :]
+    for entry in added:
+        tx.sql.execute(insert(tables.entry).values(**vars(entry)))
+    tx.sql.execute(insert(tables.checkpoint).values(size=point.size, at=point.at, note=point.note))
+    return added
+
+
+def _encode_facts(draft: EntryDraft) -> str:
+    return encode_canonical(draft.event.encode())
+
+
+def trust_the_database(tx: Transaction) -> tuple[Tree, str]:
+    """Return the tree of the rows as they are, whatever is signed."""
+    size = len(list(change_log.read_whole_log(tx)))
+    point = change_log.get_newest_checkpoint(tx)
+    return change_log.build_tree(tx, size), point.origin if point else ""
