@@ -131,13 +131,13 @@ THREATS = {
     "the log is forked": ("test_forked_log_is_found_by_a_witness",),
     "the log is signed anew with another key": (
         "test_log_signed_with_another_key_is_found_when_the_key_is_known",
-        "TestApprovalsUnderAnOlderKey::test_without_linked_hashes_an_approval_forged_before_a_key_rotation_counts",
+        "TestApprovalsUnderAnOlderKey::test_without_inclusion_an_approval_forged_before_a_key_rotation_counts",
     ),
     "the service's own database role rewrites the log": (
         "test_service_role_cannot_alter_the_change_log",
         "test_without_the_service_role_the_table_owner_rewrites_the_change_log",
     ),
-    "two writers make two chains": (
+    "two writers make two logs": (
         "test_writer_with_an_outdated_head_cannot_fork_the_change_log",
         "test_without_the_head_lock_and_primary_key_the_change_log_forks",
     ),
@@ -146,16 +146,16 @@ THREATS = {
         "TestErasure::test_without_the_confirmation_check_one_person_erases_output",
     ),
     "the service signs on top of a rewritten log": (
-        "TestRewrittenEntries::test_service_appends_no_entry_after_a_rewritten_change_log",
-        "TestRewrittenEntries::test_without_the_head_check_the_service_signs_after_a_rewritten_log",
+        "TestRewrittenEntries::test_service_never_signs_the_root_of_a_rewritten_change_log",
+        "TestRewrittenEntries::test_without_the_head_check_a_new_process_signs_a_rewritten_log",
     ),
     "a forged entry is covered by a rotation of the key": (
         "TestKeyRotation::test_signing_key_is_not_rotated_over_a_forged_approval",
-        "TestKeyRotation::test_without_both_signature_checks_a_forged_approval_starts_a_run",
+        "TestKeyRotation::test_without_head_check_and_verification_a_forged_approval_starts_a_run",
     ),
     "a denial or ban is taken out of the log": (
         "TestRemovedEntries::test_denied_change_does_not_run_when_its_denial_is_removed_from_the_log",
-        "TestRemovedEntries::test_without_the_followed_log_a_denied_change_runs",
+        "TestRemovedEntries::test_without_the_followed_log_and_inclusion_a_denied_change_runs",
     ),
     "a loss of the log is excused by a forged number": (
         "TestAcknowledgedLosses::test_change_log_with_lost_entries_is_broken_until_acknowledged",

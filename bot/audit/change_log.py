@@ -418,7 +418,7 @@ def _decode_hashes(found: Iterable[Any], count: int) -> list[bytes]:
 def check_newest_entry(tx: Transaction) -> None:
     """Raise LogAlteredError unless Keyturn wrote the newest entry. Locks nothing."""
     if tx.stamping is not None:
-        _verify_head(tx)
+        tx.seen_head.note(_verify_head(tx)[0])
         return
     row = tx.sql.execute(_NEWEST_ENTRY).first()
     if row is not None and not is_hash_valid(row[:-1]):

@@ -1,4 +1,4 @@
-"""Proof of one entry for strangers: a file that other tools verify, without the log.
+"""Proof of one entry: a file that other tools verify, without the log.
 
 The format is https://c2sp.org/tlog-proof: the entry, its audit path, and a signed checkpoint. The
 extra data are the entry's canonical JSON, whose hash is the leaf. So the file says itself what it

@@ -104,7 +104,7 @@ def export_json(request: Request, before: BeforeQuery = None) -> Response:
 
 @router.get("/changelog/entries/{number}/proof")
 def export_proof(visit: Visit, number: IdPath) -> Response:
-    """Download the proof of one entry, for strangers and their tools."""
+    """Download the proof of one entry, which other tools verify."""
     with visit.read_viewable() as tx:
         proof = entry_proof.build_proof(tx, number)
     name = f"entry-{number}.{entry_proof.FILE_ENDING}"

@@ -123,7 +123,7 @@ def test_changelog_show_around_a_time_prints_json_with_iso_times(logged: Path):
 
 def test_changelog_verify_counts_witnesses_and_names_the_broken_entry(logged: Path):
     whole = run_keyturn(logged, "changelog", "verify")
-    assert (whole.returncode, whole.stdout[:19]) == (0, "3 entries, chain in")
+    assert (whole.returncode, whole.stdout[:19]) == (0, "3 entries, log inta")
 
     seen_in = logged / "witness"
     nobody = run_keyturn(logged, "changelog", "verify", KEYTURN_WITNESS=str(seen_in))

@@ -61,6 +61,8 @@ _SCOPES = ("read", "request", "approve")
 # Differs from one making to the next: hashes and keys, versions of files, signatures, tokens.
 _VARYING = re.compile(
     r"(?s)-----BEGIN SSH SIGNATURE-----.*-----END SSH SIGNATURE-----\n|"
+    r"(?<=extra )[A-Za-z0-9+/=]+|(?<![A-Za-z0-9+/])[A-Za-z0-9+/]{40,91}={1,2}|"
+    r"(?<=keyturn/)[0-9a-f]{16}\b|"
     r"\b(?:[0-9a-f]{128}|[0-9a-f]{64}|[0-9a-f]{32}|[0-9a-f]{12}|kt_\w+)\b"
 )
 

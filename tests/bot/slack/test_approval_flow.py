@@ -375,9 +375,11 @@ async def test_request_without_a_valid_policy_is_refused(chat: Chat):
     assert chat.slack.posted == []
 
 
-async def test_card_shows_the_change_log_position_and_hash(chat: Chat):
+async def test_card_shows_a_checkpoint_of_the_change_log(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.press("approve", "U0OLGA")
     with chat.harness.database.reading() as tx:
         last = change_log.list_entries_of_run(tx, 1)[-1]
-    assert f"log {last.seq} {last.hash[:12]}" in chat.slack.card.words
+        point = change_log.get_checkpoint_after(tx, last.seq)
+    assert point is not None
+    assert f"log {point.size} {point.root[:12]}" in chat.slack.card.words
