@@ -159,7 +159,7 @@ test: setup system assets schemas .venv/.compiled ## Run every test on every cor
 	KEYTURN_PICTURES=$(PICTURES) $(BIN)/python -m pytest $(TOGETHER) $(ARGS)
 
 .PHONY: guarantee
-guarantee: setup system ## Try over 200 ways to change an enrolled host without people's signatures; prints a table
+guarantee: setup system ## Try over 300 ways to change an enrolled host without people's signatures; prints a table
 	exec $(BIN)/python -m tests.guarantee
 
 # The number of event orders for the state machine of a run, of races of three processes to approve,

@@ -161,8 +161,10 @@ def test_key_of_the_changing_login_changes_nothing_without_signatures(gate: Enro
 def _log_in(sshd: EnrolledLogins, login: str, command: str) -> subprocess.CompletedProcess[str]:
     words = ["ssh", "-F", "none", "-i", str(sshd.directory / login), "-p", str(sshd.port)]
     unchecked = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+    shared = ["-o", "ControlMaster=auto", "-o", "ControlPersist=10"]
+    shared += ["-o", f"ControlPath={sshd.directory}/%C"]
     return subprocess.run(
-        [*words, *unchecked, "-o", "LogLevel=error", f"{login}@{sshd.address}", command],
+        [*words, *unchecked, *shared, "-o", "LogLevel=error", f"{login}@{sshd.address}", command],
         input="a do 1\n",
         capture_output=True,
         text=True,

@@ -4,6 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tests.guarantee.attacked_host import AttackedHost
+from tests.guarantee.service_ways import (
+    SERVICE_TWINS,
+    ServiceTwin,
+    ServiceWay,
+    list_service_ways,
+)
 from tests.guarantee.signed_host import SignedHost
 from tests.guarantee.ways import TWINS, Twin, Way, list_ways
 
@@ -34,6 +41,44 @@ def changes_without_protection(host: SignedHost, twin: Twin) -> bool:
     changes = host.changes
     host.reset()
     return changes > way.allowed
+
+
+def list_changing(attacked: AttackedHost, ways: Iterable[ServiceWay]) -> Iterator[ServiceWay]:
+    """Yield each way through a stolen Keyturn that changes the host."""
+    for way in ways:
+        attacked.reset()
+        way.attempt(attacked)
+        if attacked.is_changed:
+            yield way
+    attacked.reset()
+
+
+def service_way_changes(attacked: AttackedHost, twin: ServiceTwin) -> bool:
+    """Return whether the way of a twin changes a host that lacks the protection."""
+    way = next(way for way in list_service_ways() if way.name == twin.way)
+    attacked.reset()
+    twin.weaken(attacked)
+    attacked.accept_change()
+    way.attempt(attacked)
+    changed = attacked.is_changed
+    attacked.reset()
+    return changed
+
+
+def print_service_table(attacked: AttackedHost) -> bool:
+    """Try every way through a stolen Keyturn, print a table, and return whether all held."""
+    ways = list_service_ways()
+    broken = [*list_changing(attacked, ways)]
+    changed = Counter(way.kind for way in broken)
+    for kind, count in Counter(way.kind for way in ways).items():
+        print(f"{kind:20}{count:>8}{changed[kind]:>20}")
+    for way in broken:
+        print(f"CHANGED THE HOST: {way.kind}: {way.name}")
+    shown = {twin: service_way_changes(attacked, twin) for twin in SERVICE_TWINS}
+    for twin, changes in shown.items():
+        mark = "✓" if changes else "✗"
+        print(f"{mark} without “{twin.protection}”, “{twin.way}” changes the host")
+    return not broken and all(shown.values())
 
 
 def print_table(host: SignedHost) -> bool:

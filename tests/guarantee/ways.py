@@ -644,7 +644,7 @@ def _use_other_words() -> Iterator[Way]:
         yield Way(f"words: {name}", "words", use(*words))
 
 
-_AGAIN = {
+RUN_AGAIN = {
     'if ! mkdir "$taken"': 'if ! mkdir -p "$taken"',
     "\nanswer_again\ncheck_order": "\ncheck_order",
 }
@@ -714,7 +714,7 @@ TWINS = (
         "a plan of next year",
         {'[ "$now" -ge "$((begins - skew))" ] ||': "[ -n x ] ||"},
     ),
-    Twin("a step runs once", "a plan again", _AGAIN),
+    Twin("a step runs once", "a plan again", RUN_AGAIN),
     Twin(
         "a step that was given up never runs",
         "a plan that was given up",
@@ -723,7 +723,7 @@ TWINS = (
     Twin(
         "one of several at once",
         "a plan six times at once",
-        _AGAIN,
+        RUN_AGAIN,
     ),
     Twin(
         "steps run in order",

@@ -39,8 +39,13 @@ def create_keys(directory: Path) -> Mapping[str, SshKey]:
 
 
 @contextmanager
-def open_enrolled_host(keys: Mapping[str, SshKey]) -> Generator[EnrolledLogins]:
-    """Start nginx and an enrolled host that blocks user agents in it."""
+def open_enrolled_host(
+    keys: Mapping[str, SshKey], passkeys: Sequence[Signer] = (), page: str = ""
+) -> Generator[EnrolledLogins]:
+    """Start nginx and an enrolled host that blocks user agents in it.
+
+    passkeys: further keys whose signatures the host takes. page: where passkeys may sign.
+    """
     nginx = Nginx("include keyturn-agents.conf;")
     (nginx.directory / "keyturn-agents.conf").touch()
     # Where a login that is not root may look.
@@ -53,8 +58,9 @@ def open_enrolled_host(keys: Mapping[str, SshKey]) -> Generator[EnrolledLogins]:
                 "nginx.agents": f"{nginx.directory}/keyturn-agents.conf",
                 MARKER_SETTING: markers,
             },
-            signers=[Signer(name, keys[name].line) for name in _PEOPLE],
+            signers=[*(Signer(name, keys[name].line) for name in _PEOPLE), *passkeys],
             owners=["olga"],
+            page=page,
         )
         with nginx, host:
             yield host
@@ -83,9 +89,17 @@ class MortalFleet(Fleet):
 class EnrolledService:
     """The service with the enrolled host, whose runs go as far as they go at once."""
 
-    def __init__(self, directory: Path, host: EnrolledLogins, keys: Mapping[str, SshKey]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        host: EnrolledLogins,
+        keys: Mapping[str, SshKey],
+        *,
+        is_enrolled: bool = True,
+    ) -> None:
         self.policies = write_policy(directory / "policy")
-        entry = host.host().model_dump(mode="json", exclude={"name"}, exclude_none=True)
+        known = host.host(signed=is_enrolled)
+        entry = known.model_dump(mode="json", exclude={"name"}, exclude_none=True)
         with (self.policies.path / "inventory.yaml").open("w") as file:
             YAML().dump({"hosts": {HOST: entry}}, file)
         for name in _PEOPLE:
@@ -150,9 +164,10 @@ class EnrolledService:
 
 @contextmanager
 def open_enrolled_service(
-    directory: Path, host: EnrolledLogins, keys: Mapping[str, SshKey]
+    directory: Path, host: EnrolledLogins, keys: Mapping[str, SshKey], *, is_enrolled: bool = True
 ) -> Generator[EnrolledService]:
-    service = EnrolledService(directory, host, keys)
+    """Start the service. is_enrolled: what its inventory says of the host."""
+    service = EnrolledService(directory, host, keys, is_enrolled=is_enrolled)
     try:
         yield service
     finally:
