@@ -1,8 +1,11 @@
 """One request from start to end on real servers: `make demo`.
 
-A developer requests in chat that an address is unblocked, an owner approves the exact plan, the
-entry leaves the stick table of a real HAProxy over real SSH, and the change log proves it. All
-requests come in as from Slack, signed, by way of an emulator of Slack.
+A developer requests in chat that an address is unblocked, she and an owner sign the exact plan
+with passkeys, the host checks both signatures, the entry leaves the stick table of a real HAProxy
+over real SSH, and the change log proves it. A thief with everything that Keyturn has changes
+nothing there. All requests come in as from Slack, signed, by way of an emulator of Slack.
+
+Without root, the host cannot be enrolled: the owner approves in chat instead.
 """
 
 import os
@@ -16,18 +19,28 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from bot.audit import change_log, verification
+from bot.audit import change_log, events, verification
 from bot.audit.change_log import Entry
+from bot.db import runs
 from bot.features.drift import rows as drift
 from bot.features.drift.actions import DriftActions
 from bot.features.drift.details import describe_drift
 from bot.features.drift.rows import DriftKey
 from bot.model.drift_state import DriftState
-from bot.model.plan import parse_plan
+from bot.model.plan import ResolvedPlan, parse_plan
 from bot.model.text import escape_control
 from bot.model.times import to_datetime
 from tests.playground import demo_history, sample_company
-from tests.playground.fleet import SHOP_PLACES, LoopbackFleet, get_agents_file
+from tests.playground.demo_signing import (
+    SITE,
+    Passkeys,
+    can_enrol,
+    choose_port,
+    find_pending,
+    try_as_thief,
+)
+from tests.playground.enrolled import EnrolledLogins
+from tests.playground.fleet import SHOP_PLACES, Enrolment, LoopbackFleet, get_agents_file
 from tests.playground.service import Chat, Service
 
 ABUSER = "203.0.113.9"
@@ -44,15 +57,25 @@ def main() -> int:
     os.umask(0o022)  # a policy that others may write is refused
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     directory = Path(tempfile.mkdtemp(prefix="keyturn-demo-"))
+    port = choose_port()
+    passkeys = Passkeys(port) if can_enrol() else None
     try:
         sample_company.create_policy(directory / "policy")
+        enrolled: dict[str, Enrolment] = {}
+        if passkeys is not None:
+            passkeys.add_to_policy(directory / "policy")
+            enrolled["lb1"] = passkeys.enrolment
         with (
-            LoopbackFleet(directory / "policy", places=SHOP_PLACES) as fleet,
-            _serve_with_past(sample_company.add_fault_tree(directory)) as service,
+            LoopbackFleet(directory / "policy", places=SHOP_PLACES, enrolled=enrolled) as fleet,
+            _serve_with_past(sample_company.add_fault_tree(directory), fleet, port) as service,
         ):
             say(f"Ready in {time.monotonic() - began:.1f} s: {', '.join(fleet.hosts)} are real")
-            say("OpenSSH servers on this machine, lb1 runs a real HAProxy, web1 a real nginx.\n")
-            went_well = play(fleet, service) and show_drift(fleet, service)
+            say("OpenSSH servers on this machine, lb1 runs a real HAProxy, web1 a real nginx.")
+            if passkeys is not None:
+                say("lb1 is enrolled: it runs what two people have signed, and nothing else.\n")
+            else:
+                say("lb1 is not enrolled: only root can give it logins of its own here.\n")
+            went_well = play(fleet, service, passkeys) and show_drift(fleet, service)
             if went_well and os.environ.get("STAY", "1") != "0":
                 stay(service)
     except KeyboardInterrupt:
@@ -63,19 +86,16 @@ def main() -> int:
     return 0 if went_well else 1
 
 
-def _serve_with_past(directory: Path) -> Service:
+def _serve_with_past(directory: Path, fleet: LoopbackFleet, port: int) -> Service:
     began = time.monotonic()
     demo_history.record_history(directory, now=round(time.time() * 1_000_000))
     demo_history.add_freeze(directory / "policy")
     say(f"Recorded a history of 30 days in {time.monotonic() - began:.1f} s")
-    return Service(directory, port=_port())
+    fleet.enrol()
+    return Service(directory, port=port, base_url=f"http://{SITE}:{port}")
 
 
-def _port() -> int:
-    return int(os.environ.get("KEYTURN_PORT", "0"))
-
-
-def play(fleet: LoopbackFleet, service: Service) -> bool:
+def play(fleet: LoopbackFleet, service: Service, passkeys: Passkeys | None) -> bool:
     """Play the request; return whether the table was cleared and the log verifies."""
     haproxy = fleet.haproxy
     for address in (ABUSER, "198.51.100.23"):
@@ -95,15 +115,55 @@ def play(fleet: LoopbackFleet, service: Service) -> bool:
         command = f"/keyturn abusers clear lb1 {ABUSER} because a customer called"
         heading(f"Dora, a developer, types:  {command}")
         chat.say(PEOPLE["dora"], command)
-        label, (ts, where) = _until(lambda: _approval(chat), "waiting for the card")
-        heading(f"Olga, an owner of the edge, reads the card and presses:  {label}")
-        chat.press(PEOPLE["olga"], ts, where)
+        if passkeys is None:
+            label, (ts, where) = _until(lambda: _approval(chat), "waiting for the card")
+            heading(f"Olga, an owner of the edge, reads the card and presses:  {label}")
+            chat.press(PEOPLE["olga"], ts, where)
+        else:
+            _until(lambda: chat.shows("Sign…"), "waiting for the card")
+            heading("Dora, then Olga, an owner of the edge, open Sign… and touch their passkeys")
+            sign(service, passkeys)
         _until(lambda: _ended(service, before), "waiting for the end of the run")
     finally:
         done.set()
         tail.join()
         chat.close()
-    return _proven(fleet, service, blocked)
+    went_well = _proven(fleet, service, blocked)
+    return (passkeys is None or show_thief(fleet, service)) and went_well
+
+
+def sign(service: Service, passkeys: Passkeys) -> None:
+    """Have the plan signed by who requested it, and by an owner."""
+    run = _until(lambda: find_pending(service), "waiting for the plan")
+    passkeys.sign(service, run, "dora")
+    passkeys.sign(service, run, "olga")
+
+
+def show_thief(fleet: LoopbackFleet, service: Service) -> bool:
+    """Try what a stolen Keyturn could send to lb1; return whether it changes nothing."""
+    host, haproxy = fleet.hosts["lb1"], fleet.haproxy
+    assert isinstance(host, EnrolledLogins)
+    before = _rows(haproxy.table("http")).count("key=")
+    plan = _find_plan(service)
+    heading("Someone has stolen Keyturn, with its database and all of its keys, and tries on lb1")
+    refusals = [*try_as_thief(host, haproxy.socket("operator"), plan)]
+    for what, answer in refusals:
+        say(f"  {what}")
+        say(f"    {answer or 'IT RAN'}")
+    holds = _rows(haproxy.table("http")).count("key=") == before and all(dict(refusals).values())
+    _tick(holds, f"lb1 {'ran none of it' if holds else 'RAN IT'}: no one had signed it")
+    return holds
+
+
+def _find_plan(service: Service) -> ResolvedPlan:
+    """Return the plan that was signed last."""
+    with service.keyturn.database.reading() as tx:
+        (signed,) = change_log.list_newest_entries_of_kind(
+            tx, events.RequestSigned.kind, person="dora", limit=1
+        )
+        plan = runs.get_run(tx, signed.run or 0).plan
+    assert plan is not None
+    return plan
 
 
 def _proven(fleet: LoopbackFleet, service: Service, blocked: int) -> bool:
@@ -169,6 +229,7 @@ def stay(service: Service) -> None:
     say("  as olga or adam   approve, deny or answer with other values: the runs under Home")
     say("  as dora           request the plan that is ready, or undo a run of the history")
     say("  as stan           approve on behalf of Adam, or suspend the schedule")
+    say("Changes of lb1 wait for signatures with passkeys that only this program has.")
     say("\nIn the chat try  /keyturn help,  /keyturn tree  or  /keyturn drift.")
     say("Ctrl-C ends the demo.")
     while True:
@@ -212,6 +273,8 @@ def _details(entry: Entry) -> Generator[str]:
             yield from _plan(entry)
         case "step sending":
             yield f"step {facts['step']} on {entry.host}: {facts['command']}"
+        case "request signed" | "approved" if "signing_key" in facts:
+            yield f"with the key {facts['signing_key']}"
         case "verified":
             yield facts["current_state"]
         case _:

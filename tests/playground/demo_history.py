@@ -134,10 +134,10 @@ def request_open_runs(service: KeyturnService) -> None:
         source="web",
     )
     for person, words, reason, plan_only in (
-        ("dora", "abusers mark lb1 203.0.113.77", "tries passwords, ticket 4790", False),
-        ("olga", "abusers mark lb1 203.0.113.78", "scrapes the price list", False),
-        ("adam", "abusers mark lb1 203.0.113.79", "floods the search of the shop", False),
-        ("dora", "abusers mark lb1 203.0.113.80", "the same office as 203.0.113.77", True),
+        ("dora", "abusers mark lb2 203.0.113.77", "tries passwords, ticket 4790", False),
+        ("olga", "abusers mark lb2 203.0.113.78", "scrapes the price list", False),
+        ("adam", "abusers mark lb2 203.0.113.79", "floods the search of the shop", False),
+        ("dora", "abusers mark lb2 203.0.113.80", "the same office as 203.0.113.77", True),
     ):
         request = _parse(words)
         service.request_run(request, RequestTerms(person, web, reason, plan_only=plan_only))

@@ -2,15 +2,18 @@
 
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from ruamel.yaml import YAML
 
+from bot.hosts.host_files import Signer
 from connectors.inventory import Inventory
+from connectors.step_marker import MARKER_SETTING, NO_MARKER
 from tests.playground.daemon import Daemon, close_all, root
+from tests.playground.enrolled import EnrolledLogins
 from tests.playground.haproxy import Haproxy, Level
 from tests.playground.keys import make_key
 from tests.playground.nginx import Nginx
@@ -50,6 +53,16 @@ SHOP_PLACES = (
 )
 
 
+@dataclass(frozen=True)
+class Enrolment:
+    """What a host that checks signatures knows."""
+
+    signers: Sequence[Signer]
+    owners: Sequence[str]
+    page: str
+    """The origin of the page on which people sign."""
+
+
 class LoopbackFleet:
     """Starts every host of *places* at once, each with an address and a host key of its own.
 
@@ -57,6 +70,8 @@ class LoopbackFleet:
         what is written there stays. By default a temporary one, which goes with the fleet.
     level: of the HAProxy socket that the inventory's setting `haproxy.socket` names.
     options: lines of sshd_config for every host.
+    enrolled: balancers that check signatures once `enrol` was called, by name. Only root can start
+        them.
     """
 
     def __init__(
@@ -66,19 +81,18 @@ class LoopbackFleet:
         places: Sequence[Place] = PLACES,
         level: Level = "operator",
         options: Sequence[str] = (),
+        enrolled: Mapping[str, Enrolment] | None = None,
     ) -> None:
         self._temporary = directory is None
         self.directory = directory or Path(tempfile.mkdtemp(prefix="fleet-", dir=root()))
         self._places = tuple(places)
         self._level: Level = level
-        client = make_key()
-        self.client_key = client.write(self.directory / KEY)
-        self.hosts = {
-            place.name: Sshd(address=f"127.0.0.{number}", client=client, options=options)
-            for number, place in enumerate(self._places, start=1)
-        }
+        self._client, self._options = make_key(), options
+        self.client_key = self._client.write(self.directory / KEY)
+        self._enrolled, self._says_enrolled = enrolled or {}, False
+        addresses = {place.name: f"127.0.0.{n}" for n, place in enumerate(self._places, start=1)}
         self.haproxies = {
-            place.name: Haproxy(address=self.hosts[place.name].address)
+            place.name: Haproxy(address=addresses[place.name])
             for place in self._places
             if "haproxy" in place.tags
         }
@@ -90,6 +104,37 @@ class LoopbackFleet:
         }
         for nginx in self.nginxes.values():
             get_agents_file(nginx).touch()
+        self.hosts = {
+            place.name: self._create_host(place, addresses[place.name]) for place in self._places
+        }
+
+    def _create_host(self, place: Place, address: str) -> Sshd:
+        enrolment = self._enrolled.get(place.name)
+        if enrolment is None:
+            return Sshd(address=address, client=self._client, options=self._options)
+        return EnrolledLogins(
+            name=place.name,
+            address=address,
+            tags=place.tags,
+            settings=self._settings(place.name) | {MARKER_SETTING: NO_MARKER},
+            signers=enrolment.signers,
+            owners=enrolment.owners,
+            page=enrolment.page,
+            root_key=self._client,
+        )
+
+    def enrol(self) -> None:
+        """Take root's login away on hosts that check signatures, and say so in the inventory."""
+        self._says_enrolled = True
+        for name in self._enrolled:
+            host = self.hosts[name]
+            assert isinstance(host, EnrolledLogins)
+            host.refuse_root()
+            # The configuration is for all to read on a host.
+            haproxy = self.haproxies[name].directory
+            for directory in (haproxy, haproxy.parent):
+                directory.chmod(0o711)
+        self._write_inventory()
 
     @property
     def haproxy(self) -> Haproxy:
@@ -114,10 +159,13 @@ class LoopbackFleet:
         except BaseException:  # also Ctrl-C: no half of a fleet is left behind
             self.close()
             raise
+        self._write_inventory()
+        return self
+
+    def _write_inventory(self) -> None:
         yaml = YAML()
         yaml.width = 200  # a public key stays on its line
         yaml.dump({"hosts": self._entries()}, self.inventory_file)
-        return self
 
     def stop(self) -> None:
         """End every daemon; `start` brings them back at the same ports."""
@@ -141,16 +189,20 @@ class LoopbackFleet:
         return [*self.haproxies.values(), *self.nginxes.values(), *self.hosts.values()]
 
     def _entries(self) -> dict[str, dict[str, object]]:
-        return {
-            place.name: self.hosts[place.name].inventory_entry(
-                area=place.area,
-                tags=place.tags,
-                site=place.site,
-                settings=self._settings(place.name),
-                key=KEY,
-            )
-            for place in self._places
-        }
+        return {place.name: self._build_entry(place) for place in self._places}
+
+    def _build_entry(self, place: Place) -> dict[str, object]:
+        host = self.hosts[place.name]
+        if isinstance(host, EnrolledLogins) and self._says_enrolled:
+            entry = host.host(area=place.area, site=place.site)
+            return entry.model_dump(mode="json", exclude={"name"}, exclude_defaults=True)
+        return host.inventory_entry(
+            area=place.area,
+            tags=place.tags,
+            site=place.site,
+            settings=self._settings(place.name),
+            key=KEY,
+        )
 
     def _settings(self, name: str) -> dict[str, str]:
         nginx = self.nginxes.get(name)

@@ -1,5 +1,6 @@
 """Keyturn itself, built as `keyturn serve` builds it, served from a thread of this process."""
 
+import json
 import threading
 import time
 from pathlib import Path
@@ -139,6 +140,11 @@ class Chat:
             if by_label:
                 return by_label
         return {}
+
+    def shows(self, text: str) -> bool:
+        """Return whether a card holds a text."""
+        cards = (message.get("blocks", []) for message in self._history())
+        return any(text in json.dumps(blocks, ensure_ascii=False) for blocks in cards)
 
     def button(self, label: str) -> tuple[str, str] | None:
         """Return the newest card's first button whose label begins so; None if there is none."""

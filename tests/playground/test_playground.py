@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from bot.db.database import Database
 from bot.features.drift import rows as drift
 from bot.model.drift_state import DriftState
 from connectors.inventory import Host
+from tests.bot.features.offline.test_commands import STEP, make_plan
 from tests.playground import daemon, demo_history, sample_company, stray_processes
 from tests.playground import sshd as sshd_module
 from tests.playground.daemon import DaemonDidNotStart, ProgramMissing, find_program
+from tests.playground.demo_signing import Passkeys, can_enrol, try_as_thief
+from tests.playground.enrolled import EnrolledLogins
 from tests.playground.fleet import SHOP_PLACES, LoopbackFleet
 from tests.playground.haproxy import ADDRESSES, Haproxy
 from tests.playground.keys import make_key
@@ -392,3 +396,23 @@ def _name(pid: int) -> str:
     except OSError:
         return ""
     return "" if "\nState:\tZ" in status else status.split("\n", 1)[0].split("\t")[1]
+
+
+@pytest.mark.skipif(not can_enrol(), reason="only root can give a host logins of its own")
+def test_enrolled_host_of_the_demo_refuses_its_thief_and_root(tmp_path: Path):
+    enrolled = {"lb1": Passkeys(8080).enrolment}
+    with LoopbackFleet(tmp_path, places=SHOP_PLACES[:1], enrolled=enrolled) as fleet:
+        host = fleet.hosts["lb1"]
+        assert isinstance(host, EnrolledLogins)
+        assert fleet.inventory["lb1"].user == "root"
+        host.type_by_hand("true")
+        fleet.enrol()
+        assert fleet.inventory["lb1"].signed
+        with pytest.raises(subprocess.CalledProcessError):
+            host.type_by_hand("true")
+        step = replace(STEP, fingerprint=host.host().fingerprint)
+        socket = fleet.haproxy.socket("operator")
+        answers = dict(try_as_thief(host, socket, make_plan(steps=(step,))))
+        expected = ("Permission denied", "password is required", "signers does not name")
+        for words, (what, answer) in zip(expected, answers.items(), strict=True):
+            assert words in answer, what
