@@ -1,6 +1,7 @@
 """The manifest of the Slack app, for Socket Mode or with request URLs for HTTP."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from io import StringIO
 from typing import Any, cast
@@ -45,6 +46,7 @@ def _split_address(address: str) -> SplitResult:
         raise InvalidRequestError(f"{address!r} is no address: {error}") from None
 
 
+@cache
 def list_scopes() -> Mapping[str, Sequence[str]]:
     """Return the scopes of the app by kind: "bot", and its subset "bot_optional"."""
     manifest = cast("dict[str, Any]", YAML(typ="safe").load(format_manifest()))

@@ -15,6 +15,7 @@ from bot.__main__ import main
 from bot.cli.context import ACTING_PERSON_ADVICE
 from bot.model.signing import load_signing_key
 from tests.bot.features.tables import collect
+from tests.empty_database import create_empty_database
 from tests.policies import write_policy
 
 # Not UTF-8: Python decodes the byte 0xff of an argument like this.
@@ -126,8 +127,8 @@ def installation(place: Path) -> Path:
     """Return the place with a signing key and an empty database."""
     (place / "var").mkdir(mode=0o700)
     load_signing_key(place / "var" / "changelog.key")
-    (place / "var" / "keyturn.db").touch(mode=0o600)
-    assert _type("db", "upgrade").exit_code == 0
+    create_empty_database(place / "var" / "keyturn.db")
+    (place / "var" / "keyturn.db").chmod(0o600)
     (place / "text").write_text("nothing of the kind\n")
     return place
 
