@@ -44,6 +44,7 @@ SYSTEM_PACKAGES := \
 	iptables=iptables \
 	iputils-ping=ping \
 	ipmitool=ipmitool \
+	jq=jq \
 	nginx-light=nginx \
 	openipmi=ipmi_sim \
 	openssh-client=ssh-keygen \

@@ -87,7 +87,11 @@ def test_owner_changes_a_host_from_a_telephone_in_three_touches(
         visit.sign_in("olga", f"/runs/{run.id}")
         expect(visit.page.get_by_text("Your approval is needed")).to_be_visible()
         taps, touched = Taps(), list[object]()
-        devices.on("WebAuthn.credentialAsserted", lambda event: touched.append(event))
+
+        def note_touch(event: object) -> None:
+            touched.append(event)
+
+        devices.on("WebAuthn.credentialAsserted", note_touch)
         taps.tap(visit.page.get_by_role("link", name="Sign…"))
         expect(visit.page.get_by_text("Evil Bot/2").first).to_be_visible()
         taps.tap(visit.page.get_by_role("button", name="Sign", exact=True))

@@ -1,6 +1,11 @@
 """`keyturn sign`, against a real service and with a key of ssh-keygen."""
 
 import json
+import os
+import re
+import shutil
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -12,6 +17,8 @@ from tests.bot.signing.ssh_key import SshKey
 from tests.bot.web import sample_runs
 from tests.playground.service import Service
 from tests.policies import get_signed_rules, give_signing_key, write_policy
+
+_DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture
@@ -55,6 +62,47 @@ def test_requester_and_owner_sign_what_their_machine_shows(signing: CliService, 
         kinds = (events.RequestSigned.kind, events.Approved.kind)
         entries = change_log.list_entries_of_run(tx, run.id, kinds)
     assert [entry.person for entry in entries] == ["dora", "olga"]
+
+
+def _read_blocks(heading: str) -> list[str]:
+    """Return the commands of a section of the page, a text for each block."""
+    page = (_DOCS / "signed-plans.md").read_text()
+    section = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return re.findall(r"```\n(.*?)```", section, re.S)
+
+
+def test_stranger_verifies_who_signed_with_the_commands_of_the_page(
+    signing: CliService, tmp_path: Path
+):
+    keyturn = signing.service.keyturn
+    version = keyturn.policies.get_policy().version
+    with keyturn.database.transaction() as tx:
+        run = sample_runs.add_planned_run(tx, policy_version=version)
+    number = str(run.id)
+    signing.type("dora", "submit", number, run.digest, "--wait", "0")
+    for person in ("dora", "olga"):
+        key = str(tmp_path / person)
+        signing.type(person, "sign", number, "--key", key, "--yes", "--wait", "0")
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    for name in ("verify_changelog.py", "verify_signatures.py"):
+        shutil.copy(_DOCS / name, stranger)
+    blocks = _read_blocks("Verify who signed")
+    assert [block.count("ssh-keygen") for block in blocks] == [0, 1]
+    places = {"KEYTURN_DATA": f"{tmp_path}/var", "KEYTURN_POLICY": f"{tmp_path}/policy"}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-e", "-c", "\n".join(blocks).replace("12", number)],
+        cwd=stranger,
+        env={**os.environ, **places, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "2 signatures, 0 not valid" in done.stdout
+    assert f"{run.digest}  plan" in done.stdout
+    assert 'Good "keyturn-plan" signature for olga' in done.stdout
 
 
 def test_plan_is_not_signed_unseen(signing: CliService):
