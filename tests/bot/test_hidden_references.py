@@ -6,6 +6,7 @@ sends of the shown runs has a word of the hidden ones.
 
 import re
 from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,9 +78,9 @@ def read_all_keys(harness: Harness) -> None:
     read_due_keys(harness.service)
 
 
-@pytest.fixture
-def crossing(tmp_path: Path) -> Generator[Crossing]:
-    with open_harness(tmp_path, rules=restricted_rules(VIEW)) as harness:
+@contextmanager
+def open_crossing(directory: Path) -> Generator[Crossing]:
+    with open_harness(directory, rules=restricted_rules(VIEW)) as harness:
         people = "  zelda: {name: Zelda Zenith, roles: [administrator, developer]}\n"
         (harness.policies.path / "people.yaml").write_text(PEOPLE + people)
         inventory = harness.policies.path / "inventory.yaml"
@@ -87,6 +88,19 @@ def crossing(tmp_path: Path) -> Generator[Crossing]:
         switches = {"bell": "off", "fan": "off", "lamp": "off", "pump": "off"}
         harness.fleet.hosts = {host: {**switches} for host in ("lb1", "lb2", "web1")}
         yield fill(harness)
+
+
+@pytest.fixture(scope="module")
+def crossing(tmp_path_factory: pytest.TempPathFactory) -> Generator[Crossing]:
+    """One for all tests that only read it."""
+    with open_crossing(tmp_path_factory.mktemp("crossing")) as crossing:
+        yield crossing
+
+
+@pytest.fixture
+def own_crossing(tmp_path: Path) -> Generator[Crossing]:
+    with open_crossing(tmp_path) as crossing:
+        yield crossing
 
 
 def fill(harness: Harness) -> Crossing:
@@ -226,35 +240,37 @@ def test_answer_to_an_agent_names_no_hidden_run(crossing: Crossing):
         crossing.check(result.model_dump_json(), f"run {run.id}")
 
 
-def test_refusals_name_no_hidden_run(crossing: Crossing):
-    program = create_api_harness(crossing.harness).program("dora", "read", "request", "approve")
-    for run in crossing.shown:
+def test_refusals_name_no_hidden_run(own_crossing: Crossing):
+    program = create_api_harness(own_crossing.harness).program(
+        "dora", "read", "request", "approve"
+    )
+    for run in own_crossing.shown:
         for action in ("approve", "withdraw", "stop", "undo", "replan"):
             body = {"digest": run.digest} if action in {"approve", "undo"} else {}
             shown = program.post(f"/runs/{run.id}/{action}", json=body)
-            crossing.check(shown.text, f"{action} {run.id}: {run.title}")
+            own_crossing.check(shown.text, f"{action} {run.id}: {run.title}")
 
 
 @pytest.mark.anyio
-async def test_slack_names_no_hidden_run(crossing: Crossing, anyio_backend: str):
+async def test_slack_names_no_hidden_run(own_crossing: Crossing, anyio_backend: str):
     assert anyio_backend
-    async with open_chat(crossing.harness, default_channel="C0OPS") as chat:
+    async with open_chat(own_crossing.harness, default_channel="C0OPS") as chat:
         chat.slack.channels |= {"C0OPS"}
-        with crossing.harness.database.transaction() as tx:
+        with own_crossing.harness.database.transaction() as tx:
             tx.sql.execute(tables.outbox.delete())
-            for run in crossing.shown:
+            for run in own_crossing.shown:
                 outbox.announce_run(tx, run.id)
         await chat.settle()
         assert any("waits for another run, which has" in card.words for card in chat.slack.posted)
         for card in chat.slack.posted:
-            crossing.check(f"{card.text} {card.words}", f"card: {card.text}")
-        for run in crossing.shown:
+            own_crossing.check(f"{card.text} {card.words}", f"card: {card.text}")
+        for run in own_crossing.shown:
             for command in ("run", "stop", "withdraw", "undo"):
                 answer = await chat.type(f"{command} {run.id}")
-                crossing.check(answer.body.decode(), f"{command} {run.id}")
+                own_crossing.check(answer.body.decode(), f"{command} {run.id}")
         for command in ("runs", "changed now", "drift", "tree lb1-lb2", "who lb1"):
-            crossing.check((await chat.type(command)).body.decode(), command)
-        crossing.check(str(await open_home(chat, "U0DORA")), "Home")
+            own_crossing.check((await chat.type(command)).body.decode(), command)
+        own_crossing.check(str(await open_home(chat, "U0DORA")), "Home")
 
 
 def test_run_that_an_undo_leaves_out_is_named_to_those_who_may_view_it(tmp_path: Path):
