@@ -17,6 +17,7 @@ from bot.signing.sshsig import PLAN_NAMESPACE, PublicKey, encode_signature, enco
 PASSKEY_KIND = "sk-ecdsa-sha2-nistp256@openssh.com"
 # The hash of the site, the flags and a counter; extensions follow, and plans want none.
 _DATA_LENGTH = 37
+_INCOMPLETE = "the browser returned no signature: try again"
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,11 @@ def parse_assertion(authenticator_data: str, client_data: str, signature: str) -
         found = Assertion(*map(_decode, (authenticator_data, client_data, signature)))
         decode_dss_signature(found.signature)
         json.loads(found.client_data)["origin"]
-    except (ValueError, KeyError, TypeError, binascii.Error):
-        raise InvalidRequestError("the browser returned no signature: try again") from None
-    if len(found.authenticator_data) != _DATA_LENGTH:
+    except (ValueError, KeyError, TypeError, RecursionError, binascii.Error):
+        raise InvalidRequestError(_INCOMPLETE) from None
+    if len(found.authenticator_data) < _DATA_LENGTH:
+        raise InvalidRequestError(_INCOMPLETE)
+    if len(found.authenticator_data) > _DATA_LENGTH:
         raise InvalidRequestError(
             "the device added extensions, which a signed plan does not have: use another"
         )

@@ -74,6 +74,46 @@ def test_signature_alone_approves_as_the_person_whose_key_made_it(signing_site: 
     assert again.status_code == 409
 
 
+_LONG = base64.urlsafe_b64encode(b"x" * 40_000).decode()
+
+
+@pytest.mark.parametrize(
+    ("changed", "advice"),
+    [
+        ({"signature": ""}, "try again"),
+        ({"signature": "AAAA"}, "try again"),
+        ({"signature": _LONG}, "try again"),
+        ({"signature": "%%%"}, "try again"),
+        ({"signature": "\N{SNOWMAN}"}, "try again"),
+        ({"client_data": ""}, "try again"),
+        ({"client_data": "eyJ0eXBlIjoi"}, "try again"),
+        ({"client_data": base64.urlsafe_b64encode(b"\xff\xfe{}").decode()}, "try again"),
+        ({"client_data": base64.urlsafe_b64encode(b'{"origin": "x"}').decode()}, "open the page"),
+        ({"client_data": _LONG}, "try again"),
+        ({"client_data": base64.urlsafe_b64encode(b"[" * 30_000).decode()}, "try again"),
+        ({"authenticator_data": ""}, "try again"),
+        ({"authenticator_data": "AAAA"}, "try again"),
+        ({"authenticator_data": _LONG}, "use another"),
+        ({"authenticator_data": "A" * 48 + "="}, "try again"),
+        ({"run": "١"}, "open the page"),
+        ({"person": "olga\r\n"}, "open the page"),
+        ({"person": "x" * 5000}, "open the page"),
+    ],
+)
+def test_bad_input_of_the_form_says_what_to_do_and_nothing_runs(
+    signing_site: Site, changed: dict[str, str], advice: str
+):
+    _give_key(signing_site, "olga")
+    harness = signing_site.harness
+    run = harness.request(LAMP)
+    assert run.plan
+    sent = {**_sign(run.plan.document), "run": str(run.id), "person": "olga"} | changed
+    answer = signing_site.browser().post("/signatures", data=sent)
+    assert (answer.status_code, advice in Page(answer.text).text) == (422, True)
+    harness.run_queued_work()
+    assert (harness.get_run(run.id).state, harness.fleet.sent) == (State.PENDING, [])
+
+
 def test_plans_that_wait_for_a_signature_follow_one_another(signing_site: Site):
     _give_key(signing_site, "olga")
     harness = signing_site.harness
