@@ -46,6 +46,8 @@ def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
 
     async def handle_not_signed_in(request: Request, error: Exception) -> Response:
         target_page = await redirects.get_requested_page(request, deps)
+        is_form = request.method == "POST"
+        typed = await redirects.read_typed_values(request) if is_form else {}
         response = render_page(
             request,
             "signed_out.html",
@@ -54,7 +56,8 @@ def install_error_handlers(app: FastAPI, deps: WebDependencies) -> None:
             provider=deps.provider_name,
             has_slack=deps.has_slack,
             target_page=target_page,
-            is_form=request.method == "POST",
+            is_form=is_form,
+            typed=typed,
         )
         redirects.store_target_page(request, response, deps, target_page)
         # A page that was opened before the person signed in again must not end the new session.

@@ -13,6 +13,9 @@ from bot.web.pages import NAME_PATTERN, NUMBER_PATTERN
 
 MAX_LENGTH = 2000
 _COOKIE_SECONDS = 10 * 60
+_MAX_TYPED_LENGTH = 2000
+# Fields that a person does not type, and codes, which are secret.
+_UNTYPED_FIELDS = frozenset({"code", "confirmed", "credential", "digest", "next", "zone"})
 # Every page of the core that may be the target. Its query string only selects what it shows.
 _PAGE_PATTERN = re.compile(
     r"/|/(runs|changelog|tokens|sessions|second-factor|stop|bans|hosts|changes|runbooks|health"
@@ -60,6 +63,16 @@ async def _get_page_of_form(request: Request, deps: WebDependencies) -> str:
     while path and get_safe_page(path, deps) == "/":
         path = path.rpartition("/")[0]
     return get_safe_page(path, deps)
+
+
+async def read_typed_values(request: Request) -> dict[str, str]:
+    """Return what a person typed into a form that was sent, to show it before they sign in."""
+    async with request.form(max_files=0) as form:
+        return {
+            name: value[:_MAX_TYPED_LENGTH]
+            for name, value in form.items()
+            if isinstance(value, str) and value.strip() and name not in _UNTYPED_FIELDS
+        }
 
 
 def store_target_page(

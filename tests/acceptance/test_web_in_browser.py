@@ -221,6 +221,30 @@ def test_run_page_of_a_removed_person_asks_to_sign_in(visit: Visit) -> None:
     )
 
 
+def test_typed_text_is_in_the_form_again_after_a_session_has_ended(visit: Visit) -> None:
+    run = request_both_lamps(visit.server)
+    page = visit.page
+    for path, button, fields in (
+        (f"/runs/{run.id}", "Deny", {"deny-reason": "not before the fair"}),
+        ("/access", "Delegate", {"delegate-reason": "on leave", "delegate-until": "4 hours"}),
+    ):
+        visit.sign_in("olga", path)
+        page.evaluate("document.querySelectorAll('main details').forEach(one => one.open = true)")
+        for field, text in fields.items():
+            page.locator(f"#{field}").fill(text)
+        if path == "/access":
+            page.locator("#delegate-person").select_option("adam")
+        page.context.clear_cookies()
+        page.get_by_role("button", name=button, exact=True).click()
+        expect(page.get_by_text("Nothing was sent.")).to_be_visible()
+        visit.sign_in("olga", path)
+        for field, text in fields.items():
+            expect(page.locator(f"#{field}")).to_have_value(text)
+            expect(page.locator(f"#{field}")).to_be_visible()
+    expect(page.locator("#delegate-person")).to_have_value("adam")
+    assert visit.server.harness.get_run(run.id).state is State.PENDING
+
+
 def test_run_page_reports_a_lost_server_connection(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
     visit.sign_in("olga", f"/runs/{run.id}")

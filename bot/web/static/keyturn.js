@@ -180,7 +180,7 @@
       isFirstChange = false;
     });
     changes.addEventListener("no_slot", stopFollowing);
-    changes.addEventListener("access_ended", function () { window.location.reload(); });
+    changes.addEventListener("access_ended", reload);
   }
   function stopFollowing() { if (changes) { changes.close(); changes = null; } }
   // Browsers limit the connections per server, so hidden pages close theirs after a while.
@@ -205,7 +205,7 @@
   document.addEventListener("htmx:afterRequest", function (event) {
     var lost = document.getElementById("lost");
     if (lost) { lost.hidden = event.detail.xhr.status > 0 && event.detail.xhr.status < 500; }
-    if (event.detail.xhr.status === 401) { window.location.reload(); }
+    if (event.detail.xhr.status === 401) { reload(); }
   });
 
   var zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -228,6 +228,44 @@
       return window.localStorage.getItem(name);
     } catch (error) { return value || null; }
   }
+  // What was typed is in the form again after sign-in, which may be in another tab. The page that asks
+  // to sign in has what was sent; a page that is loaded again for it stores what was not sent yet.
+  function storeTyped(path, values) {
+    storedSetting("keyturn-typed", JSON.stringify({ path: path, at: Date.now(), values: values }));
+  }
+  function isTyped(field) { return /^(text|textarea)$/.test(field.type) && field.value && field.value !== field.defaultValue; }
+  function reload() {
+    var form = Array.from(document.forms).find(function (one) { return one.method === "post" && Array.from(one.elements).some(isTyped); });
+    if (form) {
+      var values = {};
+      Array.from(form.elements).filter(isTyped).forEach(function (field) { values[field.name] = field.value; });
+      storeTyped(form.getAttribute("action"), values);
+    }
+    window.location.reload();
+  }
+  function restoreTyped() {
+    var typed = document.querySelector("[data-typed]"), kept = JSON.parse(storedSetting("keyturn-typed") || "null");
+    if (typed) {
+      var values = {};
+      typed.querySelectorAll("[data-name]").forEach(function (one) { values[one.dataset.name] = one.textContent; });
+      storeTyped(typed.dataset.typed, values);
+    } else if (kept) {
+      var form = Array.from(document.forms).find(function (one) { return one.getAttribute("action") === kept.path; });
+      var isOld = Date.now() - kept.at > 600000;
+      if (form || isOld) { storedSetting("keyturn-typed", ""); }
+      if (form && !isOld) { fillForm(form, kept.values); }
+    }
+  }
+  function fillForm(form, values) {
+    Object.keys(values).forEach(function (name) {
+      var field = form.elements.namedItem(name);
+      if (field && !/^(hidden|checkbox)$/.test(field.type)) { field.value = values[name]; }
+    });
+    for (var one = form.closest("details"); one; one = one.parentElement.closest("details")) { one.open = true; }
+  }
+  restoreTyped();
+  document.addEventListener("keyturn:access-ended", reload);
+
   function showUtc(shown) {
     document.documentElement.classList.toggle("kt-utc", shown);
     document.querySelectorAll("[data-utc]").forEach(function (button) {

@@ -165,7 +165,7 @@
     on("children", updateHosts);
     on("output", addOutput);
     on("output_ended", removeOutputs);
-    on("access_ended", function () { window.location.reload(); });
+    on("access_ended", function () { document.dispatchEvent(new Event("keyturn:access-ended")); });
     on("no_slot", function () { close(); poll("Refreshing every 2 s: too many live pages are open"); });
     // The stream says it once, and a refresh can be lost: try until the page shows the end.
     on("run_ended", function () {

@@ -40,9 +40,15 @@
   });
   window.addEventListener("hashchange", follow);
   // After a swap, htmx sets the classes that the server sent.
-  document.addEventListener("htmx:afterSettle", function () { showPanel(); markLine(); });
+  document.addEventListener("htmx:afterSettle", function () { showPanel(); markLine(); joinLines(); });
 
   // The numbers of an output's lines are one stop of the Tab key: arrow keys move among them.
+  function joinLines() {
+    document.querySelectorAll(".kt-lines").forEach(function (lines) {
+      lines.querySelectorAll(".kt-line > a").forEach(function (link, index) { link.tabIndex = index ? -1 : 0; });
+    });
+  }
+  joinLines();
   var STEPS = { ArrowDown: 1, ArrowUp: -1, PageDown: 20, PageUp: -20, Home: -Infinity, End: Infinity };
   document.addEventListener("keydown", function (event) {
     var link = event.target.closest(".kt-line > a"), step = STEPS[event.key];

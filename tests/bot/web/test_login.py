@@ -94,8 +94,14 @@ def test_request_form_that_is_sent_without_a_session_is_filled_in_after_sign_in(
 
 def test_form_of_a_run_that_is_sent_without_a_session_leads_back_to_the_run(site: Site) -> None:
     browser = site.browser()
-    refused = browser.post("/runs/7/deny", data={"reason": "not today"})
+    typed = {"reason": "not <today>", "digest": "0" * 64, "code": "123456"}
+    refused = browser.post("/runs/7/deny", data=typed)
     assert "Nothing was sent" in refused.text
+    # Scripts fill it in again; without them it can be copied.
+    assert 'data-typed="/runs/7/deny"' in refused.text
+    assert 'data-name="reason">not &lt;today&gt;</dd>' in refused.text
+    assert "0" * 64 not in refused.text
+    assert "123456" not in refused.text
     assert browser.post(site.link("olga")).headers["location"] == "/runs/7"
 
 
