@@ -53,8 +53,13 @@ def load_own_key(path: Path) -> paramiko.PKey:
         wanted = public.read_text().split()[1:2]
     except OSError:
         wanted = []
-    held = (key for key in paramiko.Agent().get_keys() if [key.get_base64()] == wanted)
-    return next(held, None) or load_key(path)
+    agent = paramiko.Agent()
+    for key in agent.get_keys():
+        if [key.get_base64()] == wanted:
+            # It needs the connection to the agent.
+            return key
+    agent.close()
+    return load_key(path)
 
 
 def _read_version(path: Path) -> _Version | None:

@@ -11,7 +11,8 @@ It needs Python's standard library and ssh-keygen of OpenSSH 8.9 or newer.
 For each plan it takes the lines of document and sections from the entry "planned", and checks that
 the SHA-256 of the document is the digest, and that the document names the SHA-256 of each section.
 For each entry "approved" and "request signed" with a signature it has ssh-keygen verify that the
-person of the entry signed exactly this document. `signers` is an allowed signers file, in which
+person of the entry signed exactly this document. The entry "changed offline" holds a plan and the
+signatures of several people. `signers` is an allowed signers file, in which
 each line begins with the id of a person. ssh-keygen accepts signatures of security keys that no
 one touched, so the script reads that flag itself. With --verify-user before the files, it counts
 only signatures of devices that asked for a fingerprint or a PIN.
@@ -81,6 +82,16 @@ def is_signed(signers, person, document, signature, flags):
         return False
 
 
+def list_signatures(entry, body):
+    """Return each signature in an entry, with the person who made it."""
+    if entry["kind"] == "changed offline":
+        people, signatures = body["signers"], body["signatures"]
+        return [*zip(people, signatures, strict=True)]
+    if entry["kind"] in ("approved", "request signed") and body.get("signature"):
+        return [(entry["person"], body["signature"])]
+    return []
+
+
 def main():
     given = [one for one in sys.argv[1:] if one != "--verify-user"]
     if len(given) != 2:
@@ -94,16 +105,18 @@ def main():
             body = json.loads(entry["body"])
             if entry["kind"] == "planned":
                 documents[entry["run"], body["digest"]] = check_plan(body)
-            if entry["kind"] not in ("approved", "request signed") or not body.get("signature"):
-                continue
-            document = documents.get((entry["run"], body["digest"]))
-            person = entry["person"]
-            valid = document and is_signed(signers, person, document, body["signature"], flags)
-            count, wrong = count + 1, wrong + (not valid)
-            print(
-                f"{'valid' if valid else 'NOT VALID'}: entry {entry['seq']}, run {entry['run']}, "
-                f"{entry['kind']} by {person}, plan {body['digest']}"
-            )
+            document, where = documents.get((entry["run"], body.get("digest"))), "no run"
+            if entry["kind"] == "changed offline":
+                document = check_plan(body)
+            elif entry["run"] is not None:
+                where = f"run {entry['run']}"
+            for person, signature in list_signatures(entry, body):
+                valid = document and is_signed(signers, person, document, signature, flags)
+                count, wrong = count + 1, wrong + (not valid)
+                print(
+                    f"{'valid' if valid else 'NOT VALID'}: entry {entry['seq']}, {where}, "
+                    f"{entry['kind']} by {person}, plan {body['digest']}"
+                )
     print(f"{count} signatures, {wrong} not valid")
     sys.exit(bool(wrong))
 

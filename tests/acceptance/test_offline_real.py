@@ -202,6 +202,18 @@ def test_run_is_refused_while_a_signature_is_missing(blocked: Site):
     assert blocked.haproxy.marked(ADDRESS)
 
 
+def test_freeze_holds_what_is_run_offline_too(blocked: Site):
+    freeze = 'freezes: [{name: fair, from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]\n'
+    for laptop in blocked.laptops.values():
+        (laptop.home / "policy/freezes.yaml").write_text(freeze)
+    _plan_and_sign(blocked, "olga", "adam")
+    held = blocked.laptops["olga"].type("keyturn offline run plan.txt --as olga")
+    assert held.returncode == 4, held
+    assert "nothing was sent: " in held.stderr
+    assert "fair" in held.stderr
+    assert blocked.haproxy.marked(ADDRESS)
+
+
 def test_host_with_another_key_is_sent_nothing(blocked: Site):
     _plan_and_sign(blocked, "olga", "adam")
     olga = blocked.laptops["olga"]

@@ -5,6 +5,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from paramiko import Agent, AgentKey
 
 from connectors import key_file
 from connectors.errors import SetupError
@@ -27,6 +28,36 @@ def _certify(file: Path) -> None:
         check=True,
         capture_output=True,
     )
+
+
+@pytest.mark.real
+def test_own_key_is_that_of_the_agent_if_it_holds_it(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    socket, public = tmp_path / "agent", file.with_name("key.pub")
+    printed = subprocess.run(["ssh-keygen", "-y", "-f", file], check=True, capture_output=True)
+    public.write_bytes(printed.stdout)
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", socket], stdout=subprocess.DEVNULL)
+    try:
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        assert not isinstance(key_file.load_own_key(file), AgentKey)
+        monkeypatch.setenv("SSH_AUTH_SOCK", str(socket))
+        add = ["ssh-add", "-q", str(file)]
+        while subprocess.run(add, capture_output=True, check=False).returncode:
+            assert agent.poll() is None
+        file.unlink()
+        for named in (file, public):
+            found = key_file.load_own_key(named)
+            assert isinstance(found, AgentKey)
+            assert found.get_base64() == public.read_text().split()[1]
+            assert isinstance(found.agent, Agent)
+            found.agent.close()
+    finally:
+        agent.kill()
+        agent.wait()
+    monkeypatch.delenv("SSH_AUTH_SOCK")
+    with pytest.raises(SetupError, match="cannot read the key file"):
+        key_file.load_own_key(file)
 
 
 def test_client_key_is_parsed_once_for_all_hosts(file: Path):

@@ -149,6 +149,8 @@ def run_plan(
         file.with_name(f"{file.name}.record").write_text(record.format())
     if run.state in {State.SUCCEEDED, State.NO_CHANGES}:
         return
+    if not run.is_ended:
+        exit_with_error(f"nothing was sent: {summary}", REFUSED)
     was_refused = run.state in {State.REFUSED, State.STALE, State.EXPIRED, State.DENIED}
     exit_with_error(summary, REFUSED if was_refused else FAILED)
 

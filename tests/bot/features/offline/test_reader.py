@@ -1,5 +1,8 @@
 """Keyturn logs what people did offline only if the record of the host verifies."""
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -108,6 +111,23 @@ def test_change_is_logged_once_with_its_people_and_plan(watch: Watch):
     )
     watch.host.keep(plan, "olga", "adam", step="1-undo")
     assert [*watch.read()[-1].facts["steps"]] == ["do 1", "undo 1"]
+
+
+def test_stranger_verifies_who_signed_a_change_with_ssh_keygen(watch: Watch, tmp_path: Path):
+    watch.host.keep(watch.host.make_plan(), "olga", "adam")
+    (entry,) = watch.read()
+    export, signers = tmp_path / "export.jsonl", tmp_path / "signers"
+    lines = [f"{name} {watch.host.desk.keys[name].line}\n" for name in ("olga", "adam")]
+    signers.write_text("".join(lines))
+    program = [sys.executable, "docs/verify_signatures.py", str(export), str(signers)]
+    for reason, status, words in (
+        ("a customer called", 0, ": entry 1, no run, changed offline by adam, plan"),
+        ("another reason", 1, "NOT VALID: entry 1"),
+    ):
+        body = entry.body.replace("a customer called", reason)
+        export.write_text(json.dumps({**vars(entry), "body": body}) + "\n")
+        done = subprocess.run(program, capture_output=True, text=True, check=False)
+        assert (done.returncode, words in done.stdout) == (status, True), done
 
 
 def test_running_step_is_logged_when_it_has_ended_or_an_hour_later(watch: Watch):
