@@ -90,12 +90,6 @@ def lock_schedule(tx: Transaction, number: int) -> Schedule:
     return _read_one(tx, query, number)
 
 
-def get_by_run(tx: Transaction, run: int) -> Schedule | None:
-    """Return the schedule of an approved request; None if it has not started."""
-    row = tx.sql.execute(select(tables.schedule).where(tables.schedule.c.run == run)).one_or_none()
-    return _build_schedule(row) if row else None
-
-
 def list_schedules(tx: Transaction) -> list[Schedule]:
     """Return all schedules, the active ones first, then by due time."""
     found = _filter_viewable(
