@@ -10,7 +10,15 @@ from pathlib import PurePath
 from typing import Annotated, Any, Literal, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    field_validator,
+    model_validator,
+)
 
 from connectors.command import (
     ApiCall,
@@ -182,6 +190,8 @@ class Host(BaseModel):
     """One host: its address, its logins, its area."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    # What the policy says of the host, see add_policy_settings().
+    _policy_settings: Mapping[str, str] = PrivateAttr(default_factory=dict[str, str])
 
     name: Name
     address: Annotated[str, Field(pattern=_ADDRESS, max_length=253)]
@@ -316,7 +326,13 @@ class Host(BaseModel):
         """The settings, and what runbooks may read of the other fields in the same way."""
         bmc = self.bmc.model_dump(mode="json", exclude_none=True) if self.bmc else {}
         derived = {f"bmc.{name}": str(value) for name, value in bmc.items()}
-        return {**self.settings, **derived, "inventory.tags": " ".join(sorted(self.tags))}
+        tags = {"inventory.tags": " ".join(sorted(self.tags))}
+        return {**self.settings, **derived, **tags, **self._policy_settings}
+
+    def add_policy_settings(self, settings: Mapping[str, str]) -> "Host":
+        """Add settings that the inventory cannot have, for runbooks to read; return the host."""
+        self._policy_settings = settings
+        return self
 
     @property
     def fingerprint(self) -> str:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from bot.hosts.sudo_rules import format_install_program
 from bot.policy import Policy
-from bot.signing.sshsig import PLAN_NAMESPACE
+from connectors import signed_files
 from connectors.errors import SetupError
 from connectors.inventory import Host
 from connectors.run_signed import PROGRAM_PATH, PROGRAM_TEXT
@@ -72,10 +72,7 @@ def list_signers(policy: Policy) -> Sequence[Signer]:
 
 def format_signers(signers: Iterable[Signer]) -> str:
     """Return whose signatures count, in the format ALLOWED SIGNERS of ssh-keygen(1)."""
-    return "".join(
-        f'{one.person} namespaces="{PLAN_NAMESPACE}" {one.public_key}\n'
-        for one in sorted(signers, key=lambda one: one.person)
-    )
+    return signed_files.format_signers((one.person, one.public_key) for one in signers)
 
 
 def format_floor(
@@ -104,5 +101,6 @@ def format_floor(
 def format_enrolment(host: Host, signers: str, floor: str) -> str:
     """Return the shell program by which root enrols a host. It is safe to run again."""
     enrol = load_code("enrol", SIGNERS=signers.rstrip("\n"), FLOOR=floor.rstrip("\n"))
-    put = f"put {PROGRAM_PATH} <<'{_END}'\n{PROGRAM_TEXT}{_END}\n"
+    own = {PROGRAM_PATH: PROGRAM_TEXT, signed_files.SCRIPT.path: signed_files.SCRIPT.file_text}
+    put = "".join(f"put {path} <<'{_END}'\n{text}{_END}\n" for path, text in own.items())
     return format_install_program(host.model_copy(update={"signed": True}), f"{enrol}\n{put}")

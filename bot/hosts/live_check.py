@@ -34,6 +34,7 @@ from connectors.errors import (
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory, Platform
 from connectors.run_signed import query_enrolment
+from connectors.signed_files import read_files
 from runbooks import AnyRunbook, Check, Refused, load_usable_catalogue, read_report
 from runbooks._bmc import read_machine
 from runbooks.bmc_show import ShowBmc
@@ -188,10 +189,24 @@ def _list_enrolment_problems(fleet: Fleet, host: Host) -> list[str]:
         return []
     try:
         found = fleet.run_query(host.name, query_enrolment())
+        if not found and (drift := describe_signers(fleet, host)):
+            return [drift]
     except HostError as error:
         found = [f"whether it is enrolled is not known: {error}"]
     fix = f"root installs what `keyturn host-files {host.name}` prints"
     return [f"{problem}; {fix}" for problem in found]
+
+
+def describe_signers(fleet: Fleet, host: Host) -> str:
+    """Return how the signers of an enrolled host differ from the policy; "" if they do not."""
+    state = read_files(fleet.run_query, host.name)
+    if not (state.surplus or state.missing):
+        return ""
+    surplus, missing = "; ".join(state.surplus) or "nothing", "; ".join(state.missing) or "nothing"
+    return (
+        f"its signers are not those of the policy. Only the host says: {surplus}. Only the policy "
+        f"says: {missing}. Request `signers update {host.name}`"
+    )
 
 
 def _check_sudo_rules(fleet: Fleet, host: Host, runbooks: Runbooks) -> SudoCheck:

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 from bot.model.request_form import get_required_tag
-from connectors import run_signed
+from connectors import run_signed, signed_files
 from connectors.command import SUDO_PATH
 from connectors.inventory import Host
 from connectors.script import SCRIPTS_DIRECTORY, Script, load_code
@@ -77,6 +77,8 @@ def list_host_sudo_grants(
         runbooks = select_host_runbooks(host, load_catalogue())
     rules = list_sudo_grants(runbooks)
     rules = tuple(each for each in rules if host.signed or not each.rule.enrolled)
+    # An enrolled host runs it as a step of a signed plan, and no other host has its files.
+    rules = tuple(each for each in rules if each.rule not in signed_files.SUDO)
     if host.scripts or host.signed:
         rules = tuple(replace(each, rule=each.rule.for_installed_scripts) for each in rules)
     if host.signed:
@@ -202,7 +204,8 @@ def format_install_program(host: Host, more: str = "") -> str:
     # A signed plan names the scripts of its steps, which no sudo rule does.
     changing = list_host_sudo_grants(installed.model_copy(update={"signed": False}))
     needed = list_scripts([*granted, *changing])
-    kept = " ".join([*(script.path for script in needed), run_signed.PROGRAM_PATH])
+    own = (run_signed.PROGRAM_PATH, signed_files.SCRIPT.path)
+    kept = " ".join([*(script.path for script in needed), *own])
     return _INSTALL_PROGRAM.format(
         host=host.name,
         begin=load_code(

@@ -25,6 +25,7 @@ from bot.policy.problem import PolicyProblem
 from bot.policy.tickets import TicketSystem
 from bot.policy.tree_analysis import TreeAnalysis
 from connectors.inventory import Host, Inventory
+from connectors.signed_files import name_signers
 from runbooks import Leg
 
 # How many rulings are cached.
@@ -102,6 +103,24 @@ class PolicyRequest:
         return self.agent is not None and person in {self.agent.behalf, self.agent.owner}
 
 
+def _name_signers(organisation: Organisation, inventory: Inventory) -> Inventory:
+    """Return the inventory whose enrolled hosts know who may sign according to the policy."""
+    people = organisation.people.values()
+    keys = [(one.id, key.line) for one in people for key in one.signing_keys]
+    hosts = {
+        name: name_signers(
+            host,
+            keys,
+            organisation.areas[host.area].owners,
+            verify_user=organisation.verify_user,
+        )
+        if host.signed
+        else host
+        for name, host in inventory.hosts.items()
+    }
+    return inventory.model_copy(update={"hosts": hosts})
+
+
 class Policy:
     """One version of the policy, immutable once loaded.
 
@@ -129,7 +148,8 @@ class Policy:
         duties: Mapping[str, Duty] | None = None,
         warnings: Sequence[PolicyProblem] = (),
     ) -> None:
-        self.organisation, self.inventory, self.version = organisation, inventory, version
+        self.organisation, self.version = organisation, version
+        self.inventory = _name_signers(organisation, inventory)
         self.calendars = calendars or {}
         """The calendars of people on duty, by name."""
         self.duties = duties or {}

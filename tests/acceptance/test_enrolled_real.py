@@ -11,6 +11,7 @@ import pytest
 from bot.db import runs
 from bot.execution.executor import find_signed_step
 from bot.execution.intent import build_step_marker
+from bot.hosts.live_check import describe_signers
 from bot.model.approvals import ApprovalRequirements
 from bot.model.errors import InvalidRequestError
 from bot.model.run import RequestTerms, Run, State, StepState
@@ -19,6 +20,7 @@ from connectors.command import Shell
 from connectors.errors import CommandError
 from connectors.run_signed import PROGRAM_PATH
 from connectors.step_marker import MARKER_SETTING
+from runbooks.signers_update import UpdateSigners
 from tests.bot.harness import WEB
 from tests.bot.signing.ssh_key import SshKey
 from tests.playground.enrolled import EnrolledLogins
@@ -29,6 +31,7 @@ from tests.playground.enrolled_service import (
     open_enrolled_service,
 )
 from tests.playground.two_logins import CHANGER, READER
+from tests.policies import give_signing_key
 
 pytestmark = pytest.mark.real
 
@@ -132,6 +135,26 @@ def test_outcome_is_unknown_where_the_host_lost_power_during_the_step(
     unknown = gate.recover(run)
     assert unknown.state is State.UNKNOWN
     assert "began, and has no record of how it ended" in unknown.summary
+
+
+def test_signers_of_a_host_change_by_a_plan_that_its_signers_signed(
+    gate: EnrolledService, sshd: EnrolledLogins
+):
+    before = _read_state(sshd)
+    update = UpdateSigners.model_validate({"host": "web1"})
+    give_signing_key(gate.policies.path, "adam", gate.keys["eve"].line)
+    gate.fleet.inventory = gate.policies.get_policy().inventory
+    problem = describe_signers(gate.fleet, gate.fleet.inventory["web1"])
+    assert "Only the policy says: adam signs with ssh-ed25519 SHA256:" in problem
+    done = gate.sign_and_approve(gate.harness.request(update))
+    assert done.state is State.SUCCEEDED, done.summary
+    assert done.plan
+    assert done.plan.steps[0].after.startswith("adam signs with ssh-ed25519 SHA256:")
+    assert (sshd.directory / "etc/keyturn/signers").read_text().startswith("adam namespaces=")
+    assert describe_signers(gate.fleet, gate.fleet.inventory["web1"]) == ""
+    undo = gate.wait(gate.service.request_undo(done.id, RequestTerms("dora", WEB)))
+    assert gate.sign_and_approve(undo).state is State.SUCCEEDED
+    assert _read_state(sshd) == before
 
 
 def test_marker_that_the_login_forges_decides_nothing(gate: EnrolledService, sshd: EnrolledLogins):

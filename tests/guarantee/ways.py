@@ -629,6 +629,18 @@ def _use_other_words() -> Iterator[Way]:
 
         return attempt
 
+    def weaken(host: SignedHost) -> None:
+        """One person signs a change of the files, for which a line of the floor asks for one."""
+        script = host.root / "keyturn" / "signed-files-1"
+        script.parent.mkdir(exist_ok=True)
+        script.write_text(f"#!/bin/sh\necho changed >>{host.changed}\n")
+        script.chmod(0o755)
+        host.write_floor(f"signed 1 any {script}")
+        section = host.make_section(Step((str(script),)))
+        document = host.make_document(section)
+        host.run(document, section, host.sign(document, "olga"))
+
+    yield Way("words: the signers, signed by one", "words", weaken)
     for name, words in {
         "a program that is never run": ("cp", "/etc/hostname", "TARGET"),
         "another one": ("install", "/etc/hostname", "TARGET"),
@@ -767,6 +779,11 @@ TWINS = (
         "some commands are never run",
         "words: a program that is never run",
         {"if (banned) {": "if (0) {"},
+    ),
+    Twin(
+        "all lines of the floor hold for the floor itself",
+        "words: the signers, signed by one",
+        {"signed-files-/) all = 1": "signed-files-/) all = 0"},
     ),
     Twin(
         "a command begins with its program",

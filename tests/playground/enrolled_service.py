@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 
 from ruamel.yaml import YAML
 
@@ -16,7 +17,7 @@ from bot.model.signing import SigningKey
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors import nginx_agents
-from connectors.command import NO_HOOKS, Answer, Command, RunHooks
+from connectors.command import NO_HOOKS, Answer, Command, Query, RunHooks, Shell
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from connectors.step_marker import MARKER_SETTING
@@ -27,6 +28,8 @@ from tests.playground.enrolled import EnrolledLogins
 from tests.playground.nginx import Nginx
 from tests.policies import give_signing_key, write_policy
 from tests.toy import ToyFleet
+
+T = TypeVar("T")
 
 HOST = "web1"
 BLOCK = BlockAgent.model_validate({"host": HOST, "agent": "Evil Bot/2"})
@@ -74,6 +77,14 @@ class MortalFleet(Fleet):
     """A fleet whose process stops at the next command. cut: "", before or after."""
 
     cut = ""
+    etc = Path("/etc/keyturn")
+    """Where the host has what others have in this directory. Its logins cannot look there."""
+
+    def run_query(self, host: str, query: Query[T]) -> T:
+        path = Path(query.command.words[-1]) if isinstance(query.command, Shell) else Path()
+        if path.is_relative_to("/etc/keyturn"):
+            return query.parse((self.etc / path.name).read_text())
+        return super().run_query(host, query)
 
     def run_command(
         self, host: str, command: Command, *, fingerprint: str = "", hooks: RunHooks = NO_HOOKS
@@ -110,6 +121,7 @@ class EnrolledService:
         migrations.upgrade_schema(self.database)
         self.queue = ManualDispatcher()
         self.fleet = MortalFleet(self.policies.get_policy().inventory, SshPool(directory))
+        self.fleet.etc = host.directory / "etc/keyturn"
         context = WorkflowContext(self.database, self.policies, self.fleet, self.queue)
         self.service = KeyturnService(context)
         # Its fleet of toys is not that of the context.

@@ -1,0 +1,43 @@
+# Replace the files of an enrolled host that say whose signatures count, and how many of them. Root
+# runs it as a step that people signed. Standard input: the lines of signers after "s ", and those
+# of floor after "f ".
+#
+# Nothing is replaced unless both files are understood, and the people whom they name could sign
+# what they ask for. While both are replaced, signers holds the people of before and after: so a
+# host that loses power meanwhile locks no one out.
+
+set -uf
+umask 022
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+LC_ALL=C
+export PATH LC_ALL
+signers=/etc/keyturn/signers floor=/etc/keyturn/floor
+
+refuse() {
+    echo "nothing was changed: $1" >&2
+    exit 1
+}
+
+. ./floor.sh
+
+read_floor
+was=$name complete=''
+work=$(mktemp -d "${signers%/*}/new.XXXXXX") || refuse "${signers%/*} cannot be written"
+trap 'rm -rf "$work"' EXIT
+awk -v work="$work" '
+    /^s / { print substr($0, 3) >(work "/signers"); next }
+    /^f / { print substr($0, 3) >(work "/floor"); next }
+    { exit 1 }' && [ -s "$work/signers" ] && [ -s "$work/floor" ] && complete=yes
+[ "$complete" ] || refuse "the new files are not complete"
+people=$(awk '
+    !/^[A-Za-z0-9._@][A-Za-z0-9._@-]* namespaces="keyturn-plan" [a-z0-9@.-]+ AAAA[A-Za-z0-9+\/=]+$/ || seen[$4]++ { exit 1 }
+    !known[$1]++ { printf "%s ", $1 }' "$work/signers") || refuse "the new signers hold a line that is no key of one person"
+now=$floor floor=$work/floor
+read_floor
+[ "$name" = "$was" ] || refuse "the new floor is for the host $name"
+echo /etc/keyturn >"$work/words"
+check_floor "$work/words"
+awk '!seen[$0]++' "$signers" "$work/signers" >"$work/both" || refuse "${signers%/*} cannot be written"
+chmod 644 "$work/both" "$work/signers" "$work/floor"
+sync
+mv "$work/both" "$signers" && mv "$work/floor" "$now" && mv "$work/signers" "$signers" && sync
