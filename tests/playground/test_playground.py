@@ -7,7 +7,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +15,9 @@ import pytest
 from bot.db.database import Database
 from bot.features.drift import rows as drift
 from bot.model.drift_state import DriftState
+from bot.model.plan import PlannedStep, ResolvedPlan, create_nonce
+from connectors.command import Shell
 from connectors.inventory import Host
-from tests.bot.features.offline.test_commands import STEP, make_plan
 from tests.playground import daemon, demo_history, sample_company, stray_processes
 from tests.playground import sshd as sshd_module
 from tests.playground.daemon import DaemonDidNotStart, ProgramMissing, find_program
@@ -398,6 +398,25 @@ def _name(pid: int) -> str:
     return "" if "\nState:\tZ" in status else status.split("\n", 1)[0].split("\t")[1]
 
 
+def _make_plan(step: PlannedStep) -> ResolvedPlan:
+    return ResolvedPlan(
+        runbook="abusers clear",
+        runbook_version="1",
+        values={},
+        requested_by="dora",
+        expires_at=4_000_000_000_000_000,
+        policy_version="1",
+        current_state="",
+        steps=(step,),
+        policy_result="1",
+        installation="keyturn.example.com",
+        run=1,
+        reason="a customer called",
+        not_before=time.time_ns() // 1000 // 1_000_000 * 1_000_000,
+        nonce=create_nonce(),
+    )
+
+
 @pytest.mark.skipif(not can_enrol(), reason="only root can give a host logins of its own")
 def test_enrolled_host_of_the_demo_refuses_its_thief_and_root(tmp_path: Path):
     enrolled = {"lb1": Passkeys(8080).enrolment}
@@ -410,9 +429,9 @@ def test_enrolled_host_of_the_demo_refuses_its_thief_and_root(tmp_path: Path):
         assert fleet.inventory["lb1"].signed
         with pytest.raises(subprocess.CalledProcessError):
             host.type_by_hand("true")
-        step = replace(STEP, fingerprint=host.host().fingerprint)
+        step = PlannedStep("Unblock", "lb1", host.host().fingerprint, Shell(("true",)), None, "no")
         socket = fleet.haproxy.socket("operator")
-        answers = dict(try_as_thief(host, socket, make_plan(steps=(step,))))
+        answers = dict(try_as_thief(host, socket, _make_plan(step)))
         expected = ("Permission denied", "password is required", "signers does not name")
         for words, (what, answer) in zip(expected, answers.items(), strict=True):
             assert words in answer, what
