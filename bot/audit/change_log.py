@@ -42,6 +42,7 @@ _HASH = 7
 _COLUMN_NAMES = [column.name for column in tables.entry.columns]
 _INSERT_QUERIES = insert(tables.entry)
 _INSERT_TILES = insert(tables.tile)
+_INSERT_CHECKPOINT = insert(tables.checkpoint)
 # The newest entry and the checkpoint that signs it, which its transaction added.
 _NEWEST_ENTRY = (
     select(tables.entry, tables.checkpoint.c.note)
@@ -255,9 +256,8 @@ def sign_head(tx: Transaction, *others: SigningKey) -> None:
     if tree is None or tree.size == tx.signed_size:
         return
     point = sign_checkpoint(tx.log_origin, tree, tx.now, (tx.signing_key, *others))
-    tx.sql.execute(
-        insert(tables.checkpoint), {"size": point.size, "at": point.at, "note": point.note}
-    )
+    row = {"size": point.size, "at": point.at, "note": point.note}
+    tx.sql.execute(_INSERT_CHECKPOINT, row)
     tx.signed_size = tree.size
 
 
