@@ -5,7 +5,6 @@ appends entries signs one checkpoint with the root of all entries so far. The ro
 holds the hash of its leaf, and complete tiles are stored: any root follows from few rows.
 """
 
-from base64 import b64encode
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -19,6 +18,7 @@ from sqlalchemy import Select, bindparam, insert, select, text
 from bot.audit import events
 from bot.audit.checkpoints import (
     Checkpoint,
+    encode_root,
     is_signed_by,
     name_log,
     parse_note,
@@ -328,11 +328,14 @@ def _verify_head(tx: Transaction) -> tuple[Tree, str]:
         raise LogShortenedError(size, known.size)
     point = parse_note(note) if isinstance(note, str) else None
     if point is None or point.size != size:
-        raise LogAlteredError(f"no checkpoint signs entry {size}")
+        raise LogAlteredError(
+            f"no checkpoint signs entry {size} (`keyturn changelog set-aside` shows what someone "
+            "inserted)"
+        )
     if size > known.size and not is_signed_by(point, _get_key(tx).public_key):
         raise LogAlteredError(f"entry {size} is not signed by the key of the log")
     tree = _extend_tree(tx, known, size)
-    if b64encode(tree.root).decode() != point.root:
+    if encode_root(tree) != point.root:
         raise LogAlteredError(f"an entry up to {size} is not the one that Keyturn wrote")
     _VERIFIED[tx] = tree
     tx.after_commit(lambda: tx.seen_head.note(tree))
@@ -452,7 +455,7 @@ def _encode_for_everyone(facts: Canonical) -> str:
 def get_head(tx: Transaction) -> tuple[int, str]:
     """Return the size of the log and its root, in base64, as the newest checkpoint has them."""
     point = get_newest_checkpoint(tx)
-    return (point.size, point.root) if point else (0, b64encode(Tree().root).decode())
+    return (point.size, point.root) if point else (0, encode_root(Tree()))
 
 
 def hash_entry(row: Sequence[Any]) -> str:

@@ -89,9 +89,14 @@ def name_log(first_key: str) -> str:
     return f"keyturn/{first_key[:16]}"
 
 
+def encode_root(tree: Tree) -> str:
+    """Return the root of a tree as checkpoints have it."""
+    return b64encode(tree.root).decode()
+
+
 def sign_checkpoint(origin: str, tree: Tree, at: int, keys: Sequence[SigningKey]) -> Checkpoint:
     """Return the checkpoint of a tree, with a signature of each of our keys."""
-    point = Checkpoint(origin, tree.size, b64encode(tree.root).decode(), at, ())
+    point = Checkpoint(origin, tree.size, encode_root(tree), at, ())
     text = point.text.encode()
     signed = [identify_key(origin, key.public_key) + key.sign(text) for key in keys]
     return Checkpoint(

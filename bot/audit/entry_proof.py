@@ -9,6 +9,7 @@ from base64 import b64encode
 
 from bot.audit import change_log, inclusion, query
 from bot.audit.change_log import Entry, LogAlteredError
+from bot.audit.checkpoints import encode_root
 from bot.db.database import Transaction
 from connectors.errors import DomainError
 
@@ -32,7 +33,7 @@ def build_proof(tx: Transaction, seq: int) -> str:
     content = change_log.encode_entry([*vars(entry).values()])
     if (
         not change_log.is_hash_valid([*vars(entry).values()])
-        or b64encode(tree.root).decode() != point.root
+        or encode_root(tree) != point.root
         or not inclusion.list_included_entries(tx, tree, [entry])
     ):
         raise LogAlteredError(f"entry {seq} does not lead to the signed root")

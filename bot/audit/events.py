@@ -1321,6 +1321,18 @@ class LossAcknowledged(_WithReason, kind="loss acknowledged"):
     login: str = ""
 
 
+class RowsSetAside(_WithReason, kind="rows set aside"):
+    """A person set aside rows that someone inserted behind the last checkpoint."""
+
+    # The entry of that checkpoint.
+    after: int
+    rows: int
+    # Where the rows are now, and its hash.
+    file: str
+    sha256: str
+    login: str = ""
+
+
 class Restored(Event, kind="restored"):
     """The database was restored from a backup."""
 

@@ -4,7 +4,6 @@ It reads only the entries of the run and the tiles that lead to the root, so it 
 in a log of ten million entries as in one of ten. `verification` checks the whole log.
 """
 
-from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from sqlalchemy import select
 
 from bot.audit import change_log, events, inclusion
 from bot.audit.change_log import Entry, LogAlteredError
-from bot.audit.checkpoints import Checkpoint, is_signed_by
+from bot.audit.checkpoints import Checkpoint, encode_root, is_signed_by
 from bot.audit.output import hash_with_salt
 from bot.db import tables
 from bot.db.database import Transaction
@@ -66,7 +65,7 @@ def _iterate_entry_faults(
         return
     try:
         tree = change_log.build_tree(tx, point.size if point else 0)
-        if point is not None and b64encode(tree.root).decode() != point.root:
+        if point is not None and encode_root(tree) != point.root:
             yield f"the entries do not lead to the root of the checkpoint of entry {point.size}"
             return
         included = {one.seq for one in inclusion.list_included_entries(tx, tree, entries)}

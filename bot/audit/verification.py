@@ -1,6 +1,5 @@
 """Verification of the change log: every hash, the signed roots, and the witnesses."""
 
-from base64 import b64encode
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -8,7 +7,13 @@ from typing import Any
 
 from bot.audit import change_log, events, inclusion, output
 from bot.audit.change_log import Entry, LogAlteredError
-from bot.audit.checkpoints import Checkpoint, is_signed_by, name_log, sign_checkpoint
+from bot.audit.checkpoints import (
+    Checkpoint,
+    encode_root,
+    is_signed_by,
+    name_log,
+    sign_checkpoint,
+)
 from bot.db.database import Database, Transaction
 from bot.model import signing
 from bot.model.merkle import Tree
@@ -48,7 +53,7 @@ class Verification:
     """How many checkpoints of witnesses are of entries that a restore lost, as the log records."""
 
 
-_EMPTY = Verification(0, b64encode(Tree().root).decode())
+_EMPTY = Verification(0, encode_root(Tree()))
 
 
 def open_log(tx: Transaction) -> None:
@@ -179,7 +184,7 @@ def verify_newest_entries(
     size = entries[-1].seq
     try:
         tree = change_log.build_tree(tx, size)
-        root = _encode_root(tree)
+        root = encode_root(tree)
         key = _get_newest_key(tx)
         if point is None or point.size != size or point.root != root:
             return Verification(size, "", broken=size, why=f"no checkpoint signs entry {size}")
@@ -188,7 +193,7 @@ def verify_newest_entries(
         if len(inclusion.list_included_entries(tx, tree, entries)) < len(entries):
             raise LogAlteredError("an entry is not in the tree")
         near = [one for one in witnesses if one.size <= size]
-        roots = {one.size: _encode_root(change_log.build_tree(tx, one.size)) for one in near}
+        roots = {one.size: encode_root(change_log.build_tree(tx, one.size)) for one in near}
     except LogAlteredError as error:
         return Verification(first - 1, "", broken=first, why=error.reason)
     found = Verification(size, root, key, keys=(key,))
@@ -198,10 +203,6 @@ def verify_newest_entries(
 def _get_newest_key(tx: Transaction) -> str:
     last = change_log.get_last_entry_of_kind(tx, events.KeyAdded.kind)
     return change_log.get_added_key(last) if last else ""
-
-
-def _encode_root(tree: Tree) -> str:
-    return b64encode(tree.root).decode()
 
 
 def _describe_unsigned(seq: int) -> str:
@@ -299,7 +300,7 @@ class _Verifier:
     def _compute_root(self) -> str:
         self._tree = self._tree.add_leaves(self._leaves)
         self._leaves.clear()
-        return _encode_root(self._tree)
+        return encode_root(self._tree)
 
     def _find_key_fault(self, row: Sequence[Any]) -> str:
         """Return what is wrong with an entry that adds a key, or that no key is known yet."""
@@ -480,7 +481,7 @@ def _has_root(tx: Transaction, checkpoint: Checkpoint) -> bool:
         tree = change_log.build_tree(tx, checkpoint.size)
     except LogAlteredError:
         return False
-    return _encode_root(tree) == checkpoint.root
+    return encode_root(tree) == checkpoint.root
 
 
 def _list_logged_entries(tx: Transaction, kind: str) -> list[Entry]:

@@ -462,6 +462,52 @@ def acknowledge_loss(
     print_result({"first": first, "lost": lost}, [line])
 
 
+@click.command("set-aside")
+@click.option("--rows", type=click.IntRange(1), help="How many rows, once you have seen them.")
+@reason_option("How they came there, recorded permanently.", required=True)
+@acting_person_option
+@witness_option("File of a witness to compare with; repeatable. Default: KEYTURN_WITNESS.")
+@pass_environment
+def set_rows_aside(
+    environment: CommandEnvironment,
+    *,
+    rows: int | None,
+    reason: str,
+    person: str,
+    witnesses: tuple[Path, ...],
+) -> None:
+    """Set aside rows that someone inserted into the change log, which stop everything.
+
+    Without --rows, prints the rows behind the last checkpoint that Keyturn signed, and changes
+    nothing. With it, moves them into a file in the data directory, and logs it. Stop the service
+    first. Those who may resume after `stop all` may do this.
+
+    For example: keyturn changelog set-aside --rows 1 --as olga --reason "inserted with psql"
+    """
+    from bot.maintenance import set_aside
+
+    url = environment.settings.migrations.get_secret_value()
+    with _open_exclusively(environment, url) as database:
+        _check_may_resume(environment, database, person)
+        if rows is None:
+            with database.transaction() as tx:
+                found = set_aside.find_foreign_rows(tx)
+            lines = [*found.describe(), f"{len(found.rows)} rows behind entry {found.size}"]
+            print_result({"after": found.size, "rows": found.describe()}, lines)
+            return
+        file = set_aside.set_rows_aside(
+            database,
+            environment.settings.data,
+            count=rows,
+            person=person,
+            reason=reason,
+            login=getpass.getuser(),
+            witnesses=_read_checkpoints(environment, witnesses),
+        )
+    line = f"Set aside {rows} rows in {file}. Start the service again."
+    print_result({"rows": rows, "file": str(file)}, [line])
+
+
 def _check_may_resume(environment: CommandEnvironment, database: "Database", person: str) -> None:
     """Exit with an error unless a person, who is not banned, may resume what others stopped."""
     from bot.policy import PolicyDirectory
@@ -478,13 +524,13 @@ def _check_may_resume(environment: CommandEnvironment, database: "Database", per
 
 
 @contextmanager
-def _open_exclusively(environment: CommandEnvironment) -> "Generator[Database]":
+def _open_exclusively(environment: CommandEnvironment, url: str = "") -> "Generator[Database]":
     """Open the database while the service is stopped."""
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive
 
     with (
-        environment.open_database() as database,
+        environment.open_database(url) as database,
         lock_data_directory(environment.settings.data),
         lock_exclusive(database),
     ):
@@ -509,4 +555,5 @@ COMMANDS = (
     verify_log,
     rotate_key,
     acknowledge_loss,
+    set_rows_aside,
 )

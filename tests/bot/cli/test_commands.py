@@ -36,6 +36,7 @@ COMMANDS = {
     "changelog export": "log exported",
     "changelog proof": READ_ONLY,
     "changelog rotate-key": "key",
+    "changelog set-aside": "rows set aside",
     "changelog show": READ_ONLY,
     "changelog verify": READ_ONLY,
     "completion": READ_ONLY,
