@@ -35,7 +35,8 @@ _SECTIONS: Mapping[str, Sequence[str]] = {
     "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
     "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token"),
     "Agents": ("agent",),
-    "Audit and backup": ("changelog", "backup", "restore", "db"),
+    "Change log": ("changelog",),
+    "Backup and database": ("backup", "restore", "db"),
     "Server": (
         *("init", "inventory", "sudoers", "host-files", "signing-page", "manifest"),
         *("doctor", "serve", "worker", "completion"),

@@ -39,6 +39,7 @@ NO_PAGES = {
     "/runs.json",
     "/changelog.csv",
     "/changelog.json",
+    "/changelog/entries/{number}/proof",
     "/runs/{number}/stream",
     "/stream",
     "/runs/{number}/live",
