@@ -293,8 +293,8 @@ def _lock_head(tx: Transaction) -> Tree:
     return tx.log_head
 
 
-# The newest tree that each transaction has verified.
-_VERIFIED: WeakKeyDictionary[Transaction, Tree] = WeakKeyDictionary()
+# The newest tree that each transaction has verified, and the name of the log.
+_VERIFIED: WeakKeyDictionary[Transaction, tuple[Tree, str]] = WeakKeyDictionary()
 
 
 def get_verified_tree(tx: Transaction, *, covering: int | None = None) -> Tree:
@@ -302,8 +302,8 @@ def get_verified_tree(tx: Transaction, *, covering: int | None = None) -> Tree:
 
     covering: an entry; an older tree with it will do. Raises LogAlteredError.
     """
-    known = tx.log_head or _VERIFIED.get(tx)
-    if known is not None and covering is not None and covering <= known.size:
+    known = tx.log_head or _get_verified(tx)
+    if covering is not None and covering <= known.size:
         return known
     return tx.log_head or _verify_head(tx)[0]
 
@@ -314,32 +314,44 @@ def _verify_head(tx: Transaction) -> tuple[Tree, str]:
     Raises LogAlteredError unless the newest entry has its hash, our key signed the root with it,
     and what this process knows of the log is still in it.
     """
+    if tx.embedded and tx in _VERIFIED:
+        # A transaction of SQLite sees no other one.
+        return _VERIFIED[tx]
     row = tx.sql.execute(_NEWEST_ENTRY).first()
-    known = max(_VERIFIED.get(tx, Tree()), tx.seen_head.tree, key=lambda one: one.size)
+    known = max(_get_verified(tx), tx.seen_head.tree, key=lambda one: one.size)
     if row is None:
         if known.size:
             raise LogShortenedError(0, known.size)
         return Tree(), name_log(_get_key(tx).public_key)
-    *entry, note = row
-    if not is_hash_valid(entry):
-        raise LogAlteredError(f"entry {entry[0]} was altered: its content does not have its hash")
-    size = entry[0]
+    size = row[0]
+    if not is_hash_valid(row[:-1]):
+        raise LogAlteredError(f"entry {size} was altered: its content does not have its hash")
     if size < known.size:
         raise LogShortenedError(size, known.size)
+    tree, origin = _verify_checkpoint(tx, known, size, row[-1])
+    _VERIFIED[tx] = tree, origin
+    tx.after_commit(lambda: tx.seen_head.note(tree))
+    return tree, origin
+
+
+def _verify_checkpoint(tx: Transaction, known: Tree, size: int, note: object) -> tuple[Tree, str]:
+    """Return the tree that this note signs, and the name of the log. Raises LogAlteredError."""
     point = parse_note(note) if isinstance(note, str) else None
     if point is None or point.size != size:
         raise LogAlteredError(
-            f"no checkpoint signs entry {size} (`keyturn changelog set-aside` shows what someone "
-            "inserted)"
+            f"no checkpoint signs entry {size}, and `keyturn changelog set-aside` shows whether "
+            "someone inserted it"
         )
     if size > known.size and not is_signed_by(point, _get_key(tx).public_key):
         raise LogAlteredError(f"entry {size} is not signed by the key of the log")
     tree = _extend_tree(tx, known, size)
     if encode_root(tree) != point.root:
         raise LogAlteredError(f"an entry up to {size} is not the one that Keyturn wrote")
-    _VERIFIED[tx] = tree
-    tx.after_commit(lambda: tx.seen_head.note(tree))
     return tree, point.origin
+
+
+def _get_verified(tx: Transaction) -> Tree:
+    return _VERIFIED[tx][0] if tx in _VERIFIED else Tree()
 
 
 def _get_key(tx: Transaction) -> SigningKey:
@@ -453,7 +465,9 @@ def _encode_for_everyone(facts: Canonical) -> str:
 
 
 def get_head(tx: Transaction) -> tuple[int, str]:
-    """Return the size of the log and its root, in base64, as the newest checkpoint has them."""
+    """Return the size of the log and its root, in base64, with what this transaction appended."""
+    if tx.log_head is not None:
+        return tx.log_head.size, encode_root(tx.log_head)
     point = get_newest_checkpoint(tx)
     return (point.size, point.root) if point else (0, encode_root(Tree()))
 

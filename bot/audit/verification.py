@@ -94,6 +94,7 @@ def append_key_change(
     signature. Raises KeyFileError if anything is wrong.
     """
     change_log.lock_log(tx)
+    change_log.sign_head(tx)
     verdict = verify_log(tx, witnesses=witnesses, every=True, stages=stages)
     if verdict.broken is not None or verdict.key != tx.signing_key.public_key:
         raise signing.KeyFileError(

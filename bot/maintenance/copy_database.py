@@ -148,7 +148,6 @@ def copy_database(
                 new_engine=_get_engine_name(new),
             ),
         )
-        change_log.sign_head(tx)
         entries, head = change_log.get_head(tx)
     return CopyResult(rows, entries, head)
 

@@ -16,8 +16,8 @@ def add_bogus_entry(database: Database) -> str:
     """Add an entry that no checkpoint signs; return what Keyturn has to say of it."""
     seq = _insert_after_newest(database)
     return (
-        f"The change log was altered: no checkpoint signs entry {seq} (`keyturn "
-        "changelog set-aside` shows what someone inserted). "
+        f"The change log was altered: no checkpoint signs entry {seq}, and "
+        "`keyturn changelog set-aside` shows whether someone inserted it. "
         "Nothing is added to it, and nothing runs. Keep a copy of the database, then run "
         "`keyturn changelog verify`"
     )

@@ -40,6 +40,7 @@ from connectors import (
     raid,
     rate_limit,
     shaping,
+    signed_files,
     systemd,
     zfs,
     zfs_property,
@@ -48,6 +49,7 @@ from connectors.command import Query, Setting, Shell
 from connectors.inventory import Host
 from connectors.script import Script
 from connectors.shaping import Rates
+from connectors.signed_files import SignedFiles
 from connectors.sudo import (
     ADDRESS,
     RepeatedPattern,
@@ -117,6 +119,7 @@ RUNBOOK_COMMANDS: tuple[Shell | Query[Any], ...] = (
     raid.query_detail("md127"),
     *(rate_limit.query_limits(), rate_limit.query_counts()),
     *(shaping.try_limits("eth0", Rates(up=10_000_000)), shaping.try_limits("bond0", Rates())),
+    signed_files.write_files(SignedFiles("olga ssh-ed25519 AAAA\n", "floor 1\n")),
     *(systemd.control_service("restart", name) for name in ("nginx", "getty@tty1.service")),
     *(systemd.control_service(verb, "nginx") for verb in ("reload", "start", "stop")),
     systemd.query_journal("nginx"),

@@ -60,7 +60,7 @@ MAY_MOVE = {"current_state", "notes"}
 # The document holds whole seconds.
 TIMES = {"expires_at", "not_before", "starts_at", "ends_at", "schedule_lifetime"}
 TOLD = {"notify_when", "channel"}
-SHELL_MAY_MOVE = {"hints", "root", "note", "marker"}
+SHELL_MAY_MOVE = {"hints", "root", "note", "marker", "enrolled_argv", "begun_status"}
 
 
 def _change_field(of: Any, name: str) -> Any:

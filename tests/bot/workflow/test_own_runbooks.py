@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import text, update
 
 from bot.audit import change_log, events
+from bot.audit.event_type import UnknownEvent
 from bot.db import tables
 from bot.db.database import StoreUnavailable
 from bot.execution import gate
@@ -137,16 +138,17 @@ def test_own_runbook_is_enabled_by_those_who_may_resume_and_alone_by_the_only_on
         assert small.request(SHOW).state is State.SUCCEEDED
 
 
-def test_unsigned_log_entry_does_not_enable_an_own_runbook(harness: Harness):
+def test_altered_log_entry_does_not_enable_an_own_runbook(harness: Harness):
     enable(harness)
+    with harness.database.transaction() as tx:
+        change_log.append_entry(tx, UnknownEvent(kind="noted"))
     with harness.database.transaction() as tx:
         tx.sql.execute(text("DROP TRIGGER entry_no_update"))
         tx.sql.execute(
             update(tables.entry)
             .where(tables.entry.c.kind == events.LocalRunbookEnabled.kind)
-            .values(signature="0" * 128)
+            .values(hash="0" * 64)
         )
-    assert harness.request(SHOW).state is State.REFUSED
     with harness.database.transaction() as tx:
         assert own_runbooks.find_refusal(tx, SetSwitch)
         digests = {MODULE: _INSTALLED[MODULE].digest}

@@ -199,7 +199,7 @@ def test_an_assignment_ends_when_the_assignee_approves(tmp_path: Path) -> None:
 
 
 def test_altered_question_entry_is_no_question() -> None:
-    altered = Entry(1, 0, "question asked", 1, "olga", "lb1", "{not json", "", "", "")
+    altered = Entry(1, 0, "question asked", 1, "olga", "lb1", "{not json", "")
     assert read_discussion([altered]).remarks == []
 
 
