@@ -60,6 +60,7 @@ class _NoExecution:
     run_command: Callable[..., Any] = run_query
     resolve_command: Callable[..., Any] = run_query
     query_step: Callable[..., Any] = run_query
+    query_with_changer: Callable[..., Any] = run_query
 
 
 class KeyturnService:
