@@ -1,5 +1,6 @@
 """`make guarantee`: print what was tried against a host that checks signatures, and what held."""
 
+import logging
 import sys
 import tempfile
 from pathlib import Path
@@ -9,6 +10,8 @@ from tests.guarantee.campaign import print_service_table, print_table
 from tests.guarantee.signed_host import SignedHost
 
 if __name__ == "__main__":
+    # The table says what the attacked service refused.
+    logging.disable()
     with tempfile.TemporaryDirectory(prefix="keyturn-guarantee-") as directory:
         host = SignedHost(Path(directory))
         held = print_table(host)
