@@ -250,15 +250,19 @@ def _grow_tree(tx: Transaction, leaves: Sequence[bytes]) -> None:
         )
 
 
-def sign_head(tx: Transaction, *others: SigningKey) -> None:
-    """Sign what this transaction has appended so far. others: more keys that sign."""
+def sign_head(tx: Transaction, *others: SigningKey) -> Checkpoint | None:
+    """Sign what this transaction has appended so far, and return that; None if it is signed.
+
+    others: more keys that sign.
+    """
     tree = tx.log_head
     if tree is None or tree.size == tx.signed_size:
-        return
+        return None
     point = sign_checkpoint(tx.log_origin, tree, tx.now, (tx.signing_key, *others))
     row = {"size": point.size, "at": point.at, "note": point.note}
     tx.sql.execute(_INSERT_CHECKPOINT, row)
     tx.signed_size = tree.size
+    return point
 
 
 def get_checkpoint_after(tx: Transaction, seq: int) -> Checkpoint | None:
@@ -274,6 +278,12 @@ def get_newest_checkpoint(tx: Transaction) -> Checkpoint | None:
     return parse_note(row.note, row.at) if row else None
 
 
+def take_lock(tx: Transaction) -> None:
+    """Keep others from appending until this transaction ends, whatever the log holds."""
+    if not tx.embedded:
+        tx.sql.execute(_LOCK)
+
+
 def lock_log(tx: Transaction) -> None:
     """Lock the log, so that no other transaction appends to it until this one ends."""
     if tx.log_head is None:
@@ -286,8 +296,7 @@ def _lock_head(tx: Transaction) -> Tree:
     Raises LogAlteredError if the log does not end with what Keyturn wrote: another checkpoint
     would vouch for a history that Keyturn did not write.
     """
-    if not tx.embedded:
-        tx.sql.execute(_LOCK)
+    take_lock(tx)
     tx.log_head, tx.log_origin = _verify_head(tx)
     tx.signed_size = tx.log_head.size
     return tx.log_head
@@ -371,6 +380,19 @@ def build_tree(tx: Transaction, size: int) -> Tree:
     Raises LogAlteredError if one is missing.
     """
     return _build_subtree(tx, 0, size)
+
+
+def build_tree_of(tx: Transaction, point: Checkpoint) -> Tree:
+    """Return the tree of a checkpoint. Its signature is not checked.
+
+    Raises LogAlteredError if the stored hashes do not have its root.
+    """
+    tree = build_tree(tx, point.size)
+    if encode_root(tree) != point.root:
+        raise LogAlteredError(
+            f"the entries do not lead to the root of the checkpoint of entry {point.size}"
+        )
+    return tree
 
 
 def _build_subtree(tx: Transaction, first: int, end: int) -> Tree:

@@ -200,7 +200,7 @@ class Transaction:
         self.log_head: Tree | None = None
         # The name of the log that is locked, and the size of the tree that was signed last.
         self.log_origin, self.signed_size = "", 0
-        self._preparations: list[Callable[[], None]] = []
+        self._preparations: list[Callable[[], object]] = []
         self._callbacks: list[Callable[[], None]] = []
         # The clock of this machine (boot_time()) just before the database's was read.
         self.began = 0.0
@@ -239,7 +239,7 @@ class Transaction:
         self._called.add(what)
         return is_new
 
-    def before_commit(self, preparation: Callable[[], None]) -> None:
+    def before_commit(self, preparation: Callable[[], object]) -> None:
         """Call this when everything else in the transaction is done."""
         self._preparations.append(preparation)
 

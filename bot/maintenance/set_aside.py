@@ -8,7 +8,7 @@ cannot be set aside: if it was altered, only a restore helps.
 import json
 import os
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -19,7 +19,7 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from bot.audit import change_log, events
 from bot.audit.change_log import LogAlteredError
-from bot.audit.checkpoints import Checkpoint, encode_root, is_signed_by, parse_note
+from bot.audit.checkpoints import Checkpoint, is_signed_by, parse_note
 from bot.db import tables
 from bot.db.database import Database, Transaction
 from bot.maintenance.durable import sync_to_disk
@@ -87,8 +87,7 @@ def set_rows_aside(
             not there: they were lost, not inserted.
     """
     with database.transaction() as tx:
-        if not tx.embedded:
-            tx.sql.execute(text("SELECT lock_log()"))
+        change_log.take_lock(tx)
         found = find_foreign_rows(tx)
         _check_witnesses(found, witnesses)
         if not found.rows:
@@ -123,12 +122,8 @@ def _find_signed_size(tx: Transaction) -> int:
     for note in tx.sql.execute(newest).scalars().all():
         point = parse_note(note) if isinstance(note, str) else None
         if point is not None and is_signed_by(point, tx.signing_key.public_key):
-            try:
-                root = encode_root(change_log.build_tree(tx, point.size))
-            except LogAlteredError:
-                continue
-            if root == point.root:
-                return point.size
+            with suppress(LogAlteredError):
+                return change_log.build_tree_of(tx, point).size
     raise LogAlteredError("no checkpoint fits the entries before it: restore a backup")
 
 

@@ -85,11 +85,12 @@ class OfflineReader:
         self, policy: Policy, host: Host, texts: SignedTexts, steps: Sequence[RecordedStep]
     ) -> None:
         """Log what was run of a plan, unless that is logged, or a step of it still runs."""
+        # Signatures are verified before the database is locked.
+        event, person = self._build_event(policy, host, texts, steps)
         with self._context.database.transaction() as tx:
             newest = max(step.began_at for step in steps) * SECOND
             if any(step.status is None for step in steps) and tx.now < newest + _LONGEST_STEP:
                 return
-            event, person = self._build_event(policy, host, texts, steps)
             # Other processes read the same hosts.
             change_log.lock_log(tx)
             if not _is_logged(tx, event, host.name):
