@@ -5,12 +5,13 @@ It is `connectors/scripts/run-signed.sh`; docs/enrolled-hosts.md describes what 
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from connectors.command import Query, Shell
 from connectors.errors import ParseError
+from connectors.rows import Rows, make_odd_row, parse_each
 from connectors.script import SCRIPTS_DIRECTORY, load_code
 from connectors.step_status import MarkerState, StepStatus
 from connectors.sudo import SudoRule
@@ -21,6 +22,7 @@ SUDO_RULE = SudoRule(PROGRAM_PATH)
 _ARGV = ("sudo", "-n", "--", PROGRAM_PATH)
 _FILES = (PROGRAM_PATH, "/etc/keyturn/signers", "/etc/keyturn/floor")
 _RECORDED = re.compile(r"p (\S+)/([1-9]\d*)-(do|undo) (\d+) (\d+|unknown)", re.ASCII)
+_RECORD_LINE = re.compile(r"[padsg] ")
 _DIGEST = hashlib.sha256(PROGRAM_TEXT.encode()).hexdigest()
 
 # The exit status of the program where the step began before, and its end is not known.
@@ -101,33 +103,48 @@ def parse_texts(lines: Iterable[str]) -> SignedTexts:
     return SignedTexts("".join(found["d"]), "".join(found["s"]), signatures)
 
 
-def query_history(days: int) -> Query[Sequence[RecordedStep]]:
+def query_history(days: int) -> Query[Rows[RecordedStep]]:
     """Query what people did on a host without Keyturn, for the login for changes."""
     return Query(Shell(_ARGV, f"a history {days}\n"), parse_history)
 
 
-def parse_history(text: str) -> Sequence[RecordedStep]:
-    """Parse the record of a host, oldest step first. Raises ParseError."""
-    return sorted(_iterate_history(text), key=lambda step: (step.began_at, step.number))
+def parse_history(text: str) -> Rows[RecordedStep]:
+    """Parse the record of a host, oldest step first.
+
+    Lines that are not of the record are odd, as are steps that are not complete. Whether the rest
+    of a step is what people signed is for its signatures to say.
+    """
+    lines = [line for line in text.split("\n") if line]
+    known = [line for line in lines if _RECORD_LINE.match(line)]
+    # A step begins with p and a; one that has lost its p is not part of the step before.
+    starts = [
+        n
+        for n, line in enumerate(known)
+        if n == 0 or line[0] == "p" or (line[0] == "a" and known[n - 1][0] != "p")
+    ]
+    blocks = ["\n".join(known[start:end]) for start, end in pairwise([*starts, len(known)])]
+    steps = parse_each(blocks, _parse_recorded_step)
+    foreign = [make_odd_row(line) for line in lines if not _RECORD_LINE.match(line)]
+    in_order = sorted(steps, key=lambda step: (step.began_at, step.number))
+    return Rows(in_order, [*foreign, *steps.odd])
 
 
-def _iterate_history(text: str) -> Iterator[RecordedStep]:
-    lines = text.removesuffix("\n").split("\n") if text else []
-    starts = [n for n, line in enumerate(lines) if line.startswith("p ")]
-    if lines and starts[:1] != [0]:
-        raise ParseError("the record of the host does not begin with a step")
-    for start, end in pairwise([*starts, len(lines)]):
-        found = _RECORDED.fullmatch(lines[start])
-        if found is None or not lines[start + 1 : end]:
-            raise ParseError(f"“{lines[start][:80]}” is no step of the record of a host")
-        _, number, action, began, status = found.groups()
-        yield RecordedStep(
-            int(number),
-            action,
-            int(began),
-            int(status) if status.isdigit() else None,
-            parse_texts(lines[start + 2 : end]),
-        )
+def _parse_recorded_step(block: str) -> RecordedStep:
+    head, _, sent = block.partition("\n")
+    found = _RECORDED.fullmatch(head)
+    if found is None:
+        raise ParseError("it is no step of the record of a host")
+    _, number, action, began, status = found.groups()
+    asked, *texts = sent.split("\n")
+    if asked != f"a {action} {number}":
+        raise ParseError("it does not say what the host was sent")
+    return RecordedStep(
+        int(number),
+        action,
+        int(began),
+        int(status) if status.isdigit() else None,
+        parse_texts(texts),
+    )
 
 
 @dataclass(frozen=True)

@@ -923,9 +923,9 @@ class ChangedOffline(_OfPlanWithReason, kind="changed offline"):
 class OfflineRecordInvalid(
     _OfPlanWithReason,
     kind="offline record invalid",
-    shown=EventText("Run on {host} without valid signatures", _REASON, Tone.DANGER, "alert"),
+    shown=EventText("Offline record of {host} does not verify", _REASON, Tone.DANGER, "alert"),
 ):
-    """An enrolled host ran something without Keyturn, and the record of it does not verify."""
+    """A host's record of what it ran without Keyturn does not verify, or cannot be read."""
 
 
 # --- output ---

@@ -184,14 +184,13 @@ report() {
 # Print what people did without Keyturn in the last days: of each step its place in the record,
 # when it began, how it ended, and what this program was sent.
 history() {
-    for sent in $(find "$record" -mindepth 3 -maxdepth 3 -name input -mtime "-$number" | head -n 1000); do
-        grep -qx 'd run 0' "$sent" || continue
-        step=${sent%/input} plan=${sent%/*/input}
+    for sent in $(find "$record" -mindepth 3 -maxdepth 3 -name input -mtime "-$number" -exec grep -lx 'd run 0' {} +); do
+        step=${sent%/input} plan=${sent%/*/input} began=''
         read_end "${step##*/}"
         case $end in closed) continue ;; running) end=unknown ;; esac
-        read -r began <"$step/began" || continue
-        echo "p ${step#"$record/"} $began $end"
-        cat "$sent"
+        { read -r began <"$step/began"; } 2>/dev/null
+        echo "p ${step#"$record/"} ${began:-never} $end"
+        awk 1 "$sent"
     done
     exit 0
 }

@@ -60,7 +60,6 @@ NO_LISTS = {
         ),
         "one object, which is understood or not",
     ),
-    "run_signed.parse_history": "what people signed: half of it would be another plan",
     "run_signed.parse_texts": "what people signed: half of it would be another plan",
     "csf_grep.parse_entries": "it selects rows that are parsed already",
     "haproxy_limits.parse_config": "a configuration: other lines are about something else",
@@ -148,6 +147,15 @@ SAMPLES: Mapping[str, Sample] = {
     "raid.parse_arrays": Sample(read("storage/mdstat-clean.txt"), r"md\d.*"),
     "raid.parse_detail": Sample(read("storage/mdadm-raid1.txt"), r" +\d+ +\d+ +\d+ +\d+ .*"),
     "raid.parse_mismatches": Sample(read("storage/mismatches.txt")),
+    "run_signed.parse_history": Sample(
+        "".join(
+            f"p ab12-34cd/{step}-do 1795852800 0\na do {step}\nd keyturn-plan 1\nd run 0\n"
+            "s keyturn-section 1\n"
+            "g -----BEGIN SSH SIGNATURE-----\ng AAAA\ng -----END SSH SIGNATURE-----\n"
+            for step in (1, 2, 3)
+        ),
+        r"p .*",
+    ),
     "rate_limit.parse_counts": Sample(read("rate_limit/counts.txt"), r" +\d+ .*"),
     "shaping.parse_classes": Sample(read("shaping/htb-classes.txt")),
     "stick_table.parse_heads": Sample(read("haproxy/2.6-tables.txt"), r"# table.*"),

@@ -11,6 +11,7 @@ from connectors.command import Answer, Shell
 from connectors.errors import AlreadyStartedError, CommandError, ParseError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
+from connectors.rows import Rows
 from connectors.run_signed import (
     PROGRAM_PATH,
     PROGRAM_TEXT,
@@ -139,20 +140,31 @@ def test_files_are_read_as_sha256sum_prints_them(tmp_path: Path):
 
 
 def test_record_of_a_host_on_which_no_one_ran_anything_is_empty():
-    assert parse_history("") == []
+    assert parse_history("") == Rows()
+
+
+STEP = "p x/1-do 1 0\na do 1\nd d\ns s\n"
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("odd", "words"),
     [
-        "sudo: a password is required\n",
-        "p x/1-do 1 0\n",
-        "p x/1-look 1 0\na do 1\nd d\ns s\n",
-        "p x/1-do 1 0\na do 1\nd d\n",
-        "p x/1-do 1 0\na do 1\nd d\ns s\ng -----END SSH SIGNATURE-----\n",
-        "p x/1-do 1 0\na do 1\nd d\ns s\nsomething else\n",
+        ("something else\n", "something else"),
+        ("p x/2-do 1 0\n", "does not say what the host was sent"),
+        ("p x/2-look 1 0\na do 2\nd d\ns s\n", "is no step of the record"),
+        ("p x/2-do never 0\na do 2\nd d\ns s\n", "is no step of the record"),
+        ("p x/2-do 1 0\na do 3\nd d\ns s\n", "does not say what the host was sent"),
+        ("p x/2-do 1 0\na do 2\nd d\n", "it is not complete"),
+        ("p x/2-do 1 0\na do 2\nd d\ns s\ng -----END SSH SIGNATURE-----\n", "not complete"),
+        ("a do 2\nd d\ns s\n", "is no step of the record"),
     ],
 )
-def test_record_that_is_not_complete_is_refused(text: str):
-    with pytest.raises(ParseError):
-        parse_history(text)
+@pytest.mark.parametrize("is_first", [True, False])
+def test_odd_part_of_a_record_is_told_and_the_other_steps_are_kept(
+    odd: str, words: str, is_first: bool
+):
+    other = STEP.replace("x/1", "y/1").replace("1 0\n", "5 0\n")
+    history = parse_history("".join([odd, STEP, other] if is_first else [STEP, odd, other]))
+    assert [step.began_at for step in history] == [1, 5]
+    (row,) = history.odd
+    assert words in f"{row.text}: {row.reason}"

@@ -86,6 +86,24 @@ def test_host_tells_what_people_ran_without_keyturn(host_of_each_shell: SignedHo
     assert host.changes == 2
 
 
+def test_input_without_its_last_line_end_does_not_hide_the_next_step(
+    host_of_each_shell: SignedHost,
+):
+    host = host_of_each_shell
+    section = host.make_section()
+    for _ in range(2):
+        document = host.make_document(section, run="0")
+        framed = frame_input("do", 1, document, section, host.sign(document))
+        assert host.send(framed.removesuffix("\n").encode()).status == 0
+    odd = host.record / f"{'e' * 32}-{'0' * 64}" / "1-do"
+    odd.mkdir(parents=True)
+    (odd / "input").write_text("a do 1\nd run 0\n")
+    history = parse_history(host.send(b"a history 7\n").out.decode())
+    assert [step.status for step in history] == [0, 0]
+    (row,) = history.odd
+    assert "/1-do never unknown" in row.text
+
+
 def _report(host: SignedHost, document: str, section: str, step: int = 1) -> Sequence[str]:
     """Return what the record says of a step, which needs no signatures."""
     done = host.run(document, section, [], action="report", step=step)

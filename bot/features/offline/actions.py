@@ -13,7 +13,7 @@ from bot.model.errors import InvalidRequestError
 from bot.model.plan import ResolvedPlan
 from bot.model.request_form import find_runbook, parse_request_for_hosts, parse_values
 from bot.model.run import RequestOrigin, RequestTerms, Run, State
-from bot.model.times import DAY, SECOND, format_utc
+from bot.model.times import SECOND, format_utc
 from bot.policy import Policy
 from bot.queries.approval_count import count_approvals, get_ruling
 from bot.queries.policy_result import is_plan_outdated
@@ -21,7 +21,8 @@ from bot.queries.signatures import check_plan_signature
 from bot.workflow.approvals import get_decision_refusal
 from bot.workflow.requests import check_has_reason, check_has_ticket
 from bot.workflow.submit_plan import submit_plan
-from connectors.run_signed import RecordedStep, SignedTexts, query_history
+from connectors.run_signed import SignedStep, SignedTexts
+from connectors.step_status import MarkerState, StepStatus
 from runbooks import AnyRunbook, Change
 
 _ORIGIN = RequestOrigin("cli")
@@ -126,7 +127,7 @@ def run_plan(
     signers = list_signers(policy, file, plan)
     run = _record_request(workspace, plan, host)
     _record_signatures(workspace, run, signers)
-    _check_never_ran(workspace, file, plan, host)
+    _check_never_ran(workspace, file, host)
     said: list[str] = []
 
     def keep(sentence: str) -> None:
@@ -200,20 +201,22 @@ def _describe_missing(workspace: Workspace, run: Run, signers: Sequence[PlanSign
     )
 
 
-def _check_never_ran(workspace: Workspace, file: PlanFile, plan: ResolvedPlan, host: str) -> None:
+def _check_never_ran(workspace: Workspace, file: PlanFile, host: str) -> None:
     """Raise OfflineRefused if the host has begun this plan before. Raises HostError."""
-    days = (_get_now() - plan.not_before) // DAY + 2
-    query = query_history(max(days, 2))
-    for step in workspace.context.fleet.query_with_changer(host, query):
-        if step.texts.document == file.texts.document:
-            raise OfflineRefused(f"{host} has run this plan already: {describe_step(step)}")
+    query = SignedStep(1, file.texts).query_record()
+    status = workspace.context.fleet.query_with_changer(host, query)
+    if status.state is not MarkerState.WAITING:
+        raise OfflineRefused(f"{host} has run this plan already: {_describe_first_step(status)}")
 
 
-def describe_step(step: RecordedStep) -> str:
-    """Return what a host recorded of a step."""
-    end = "ended in an unknown way" if step.status is None else f"ended with status {step.status}"
-    what = f"{'undo of ' if step.action == 'undo' else ''}step {step.number}"
-    return f"{what} began at {format_utc(step.began_at * SECOND)} and {end}"
+def _describe_first_step(status: StepStatus) -> str:
+    """Return what a host recorded of the first step of a plan."""
+    if status.state is MarkerState.GIVEN_UP:
+        return "step 1 was given up before it began"
+    began = format_utc((status.started_at or 0) * SECOND)
+    is_known = status.status is not None
+    end = f"ended with status {status.status}" if is_known else "has not ended, as far as it knows"
+    return f"step 1 began at {began} and {end}"
 
 
 class _FollowedLog:

@@ -5,12 +5,15 @@ names: who has Keyturn's machine cannot write it, but who has the host can.
 """
 
 import hashlib
+import json
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
 from threading import Event
+from typing import TypeAlias
 
 from bot.audit import change_log, events
 from bot.db.database import Transaction
@@ -23,6 +26,7 @@ from bot.policy import NoPolicyError, Policy
 from bot.workflow.context import WorkflowContext
 from connectors.errors import HostError
 from connectors.inventory import Host
+from connectors.rows import OddRow
 from connectors.run_signed import RecordedStep, SignedTexts, query_history
 
 log = logging.getLogger(__name__)
@@ -33,6 +37,20 @@ _HISTORY_DAYS = 31
 _MAX_PARALLEL_HOSTS = 8
 # How long a step may take before it is logged that no one knows how it ended.
 _LONGEST_STEP = HOUR
+
+# What to log, and the person who requested it.
+_Found: TypeAlias = tuple[events.ChangedOffline | events.OfflineRecordInvalid, str]
+# What tells an entry from others: host, digest, and how the steps ended.
+_Key: TypeAlias = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What is known before hosts are read."""
+
+    policy: Policy
+    now: int
+    logged: Set[_Key]
 
 
 class OfflineReader:
@@ -58,10 +76,12 @@ class OfflineReader:
             if host.signed and host.changes and (sites is None or host.site in sites)
         ]
         if hosts:
+            with self._context.database.reading() as tx:
+                known = _Known(policy, tx.now, _list_logged(tx))
             with ThreadPoolExecutor(_MAX_PARALLEL_HOSTS, "read-offline") as pool:
-                list(pool.map(partial(self._read_host, policy), hosts))
+                list(pool.map(partial(self._read_host, known), hosts))
 
-    def _read_host(self, policy: Policy, host: Host) -> None:
+    def _read_host(self, known: _Known, host: Host) -> None:
         if self._closing.is_set():
             return
         try:
@@ -70,37 +90,47 @@ class OfflineReader:
         except HostError as error:
             log.warning("what people did on %s offline cannot be read: %s", host.name, error)
             return
-        by_plan: dict[SignedTexts, list[RecordedStep]] = {}
-        for step in steps:
-            texts = SignedTexts(step.texts.document, step.texts.section)
-            by_plan.setdefault(texts, []).append(step)
         try:
-            for texts, of_plan in by_plan.items():
-                self._record_plan(policy, host, texts, of_plan)
+            found = [*self._list_changes(known, host, steps), *_list_findings(steps.odd)]
+            self._log_new(known, host, found)
         except Exception:
             # One host must not keep the others from being read.
             log.exception("what people did on %s offline cannot be logged", host.name)
 
-    def _record_plan(
-        self, policy: Policy, host: Host, texts: SignedTexts, steps: Sequence[RecordedStep]
-    ) -> None:
-        """Log what was run of a plan, unless that is logged, or a step of it still runs."""
-        # Signatures are verified before the database is locked.
-        event, person = self._build_event(policy, host, texts, steps)
+    def _log_new(self, known: _Known, host: Host, found: Sequence[_Found]) -> None:
+        """Log what is not logged; the database is locked only if there is something."""
+        if all(_make_key(host.name, event) in known.logged for event, _ in found):
+            return
         with self._context.database.transaction() as tx:
-            newest = max(step.began_at for step in steps) * SECOND
-            if any(step.status is None for step in steps) and tx.now < newest + _LONGEST_STEP:
-                return
             # Other processes read the same hosts.
             change_log.lock_log(tx)
-            if not _is_logged(tx, event, host.name):
-                change_log.append_entry(tx, event, host=host.name, person=person)
+            logged = _list_logged(tx)
+            for event, person in found:
+                if _make_key(host.name, event) not in logged:
+                    change_log.append_entry(tx, event, host=host.name, person=person)
+
+    def _list_changes(
+        self, known: _Known, host: Host, steps: Iterable[RecordedStep]
+    ) -> Iterator[_Found]:
+        """Yield what to log of each plan, unless that is logged, or a step of it still runs."""
+        by_plan: dict[SignedTexts, list[RecordedStep]] = {}
+        for step in steps:
+            texts = SignedTexts(step.texts.document, step.texts.section)
+            by_plan.setdefault(texts, []).append(step)
+        for texts, of_plan in by_plan.items():
+            newest = max(step.began_at for step in of_plan) * SECOND
+            if any(step.status is None for step in of_plan) and known.now < newest + _LONGEST_STEP:
+                continue
+            # What was verified once stays so when one of its people has left.
+            key = (host.name, _hash_text(texts.document), _format_ends(_list_ends(of_plan)))
+            if key not in known.logged:
+                yield self._build_event(known.policy, host, texts, of_plan)
 
     def _build_event(
         self, policy: Policy, host: Host, texts: SignedTexts, steps: Sequence[RecordedStep]
-    ) -> tuple[events.ChangedOffline | events.OfflineRecordInvalid, str]:
+    ) -> _Found:
         """Return what to log, and the person who requested it; "" for a finding."""
-        digest = hashlib.sha256(texts.document.encode()).hexdigest()
+        digest = _hash_text(texts.document)
         try:
             plan = parse_offline_plan(texts)
             signers = _verify_steps(policy, host, plan, steps)
@@ -116,7 +146,7 @@ class OfflineReader:
             signers=tuple(one.person for one in signers),
             signing_keys=tuple(one.key.fingerprint for one in signers),
             signatures=tuple(one.signature for one in signers),
-            steps={f"{step.action} {step.number}": [step.began_at, step.status] for step in steps},
+            steps=_list_ends(steps),
             occurred_at=max(step.began_at for step in steps) * SECOND,
         )
         people = event.signers
@@ -149,19 +179,43 @@ def _verify_steps(
     return [*signers.values()]
 
 
-def _is_logged(
-    tx: Transaction, event: events.ChangedOffline | events.OfflineRecordInvalid, host: str
-) -> bool:
-    # JSON has lists instead of tuples.
+def _list_findings(odd: Sequence[OddRow]) -> Sequence[_Found]:
+    """Return the finding about the parts of a record that cannot be read, if there are any."""
+    if not odd:
+        return []
+    first = f"“{odd[0].text[:200]}”: {odd[0].reason}"
+    count = f"{len(odd)} parts" if len(odd) > 1 else "a part"
+    reason = f"{count} of the record of the host cannot be read, {first}"
+    digest = _hash_text("\n".join(row.text for row in odd))
+    return [(events.OfflineRecordInvalid(digest=digest, reason=reason), "")]
+
+
+def _list_logged(tx: Transaction) -> Set[_Key]:
     since = tx.now - (_HISTORY_DAYS + 1) * DAY * 2
-    logged = change_log.list_entries_since(tx, event.kind, since)
-    return any(entry.host == host and _has_same_facts(entry.event, event) for entry in logged)
+    kinds = (events.ChangedOffline.kind, events.OfflineRecordInvalid.kind)
+    return {
+        _make_key(entry.host, entry.event)
+        for kind in kinds
+        for entry in change_log.list_entries_since(tx, kind, since)
+    }
 
 
-def _has_same_facts(logged: events.Event, event: events.Event) -> bool:
-    if isinstance(logged, events.ChangedOffline) and isinstance(event, events.ChangedOffline):
-        return (logged.digest, dict(logged.steps)) == (event.digest, dict(event.steps))
-    return logged.get_fact("digest") == event.get_fact("digest")
+def _make_key(host: str, event: events.Event) -> _Key:
+    ends = _format_ends(event.steps) if isinstance(event, events.ChangedOffline) else ""
+    return host, str(event.get_fact("digest")), ends
+
+
+def _list_ends(steps: Iterable[RecordedStep]) -> Mapping[str, Sequence[int | None]]:
+    """Return by action and number of each step when it began, and how it ended."""
+    return {f"{step.action} {step.number}": [step.began_at, step.status] for step in steps}
+
+
+def _format_ends(ends: Mapping[str, object]) -> str:
+    return json.dumps(dict(ends), sort_keys=True)
+
+
+def _hash_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def build_duties(context: WorkflowContext, closing: Event) -> Sequence[Callable[[], object]]:

@@ -96,7 +96,10 @@ def open_workspace(
     pool = SshPool(policy_directory)
     pool.load_key = load_own_key
     with (
-        tempfile.TemporaryDirectory(prefix="keyturn-offline-") as directory,
+        # A file that cannot be removed must not make a change that succeeded fail.
+        tempfile.TemporaryDirectory(
+            prefix="keyturn-offline-", ignore_cleanup_errors=True
+        ) as directory,
         closing(_OwnFleet(Inventory.model_construct(hosts=hosts), pool)) as fleet,
         closing(Database(f"sqlite:///{directory}/offline.db", SigningKey.create())) as database,
     ):

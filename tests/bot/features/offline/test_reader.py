@@ -25,10 +25,12 @@ from connectors.command import Query
 from connectors.errors import UnreachableError
 from tests.bot.features.offline.test_commands import STEP, Desk, make_file, make_plan
 from tests.bot.harness import ManualDispatcher
+from tests.playground.keys import make_key
 
 T = TypeVar("T")
 
 NOW = int(time.time())
+NEW_KEY = make_key().public
 
 
 class RecordingHost:
@@ -53,7 +55,8 @@ class RecordingHost:
     ) -> None:
         signatures = [self.desk.keys[name].sign(plan.document.encode()) for name in people]
         lines = "\n".join(make_file(plan, *signatures).texts.lines)
-        self.record += f"p x/{step} {began} {status}\na do 1\n{lines}\n"
+        number, _, action = step.partition("-")
+        self.record += f"p x/{step} {began} {status}\na {action} {number}\n{lines}\n"
 
     def query_with_changer(self, _host: str, query: Query[T], **_more: object) -> T:
         if not self.is_up:
@@ -184,3 +187,37 @@ def test_host_that_does_not_answer_is_read_the_next_time(watch: Watch):
     assert watch.read() == []
     watch.host.is_up = True
     assert len(watch.read()) == 1
+
+
+def test_odd_part_of_a_record_is_a_finding_and_hides_no_change(watch: Watch):
+    watch.host.record = "kernel: a message\np y/1-do 5\n"
+    watch.host.keep(watch.host.make_plan(), "olga", "adam")
+    change, finding = watch.read()
+    assert change.event.kind == events.ChangedOffline.kind
+    assert isinstance(finding.event, events.OfflineRecordInvalid)
+    assert "2 parts of the record of the host cannot be read" in finding.event.reason
+    assert "“kernel: a message”: its format is unknown" in finding.event.reason
+    assert len(watch.read()) == 2
+
+
+def test_change_stays_logged_as_it_is_after_a_signer_has_left(watch: Watch):
+    watch.host.keep(watch.host.make_plan(), "olga", "adam")
+    watch.read()
+    people = watch.host.desk.policy.path / "people.yaml"
+    people.write_text(people.read_text().replace(watch.host.desk.keys["adam"].line, NEW_KEY))
+    assert len(watch.read()) == 1
+
+
+def test_database_is_not_locked_where_nothing_is_new(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+):
+    for _ in range(3):
+        watch.host.keep(watch.host.make_plan(), "olga", "adam")
+    watch.host.record += "p y/1-do 5\n"
+    assert len(watch.read()) == 4
+
+    def refuse() -> None:
+        raise AssertionError("the database is locked")
+
+    monkeypatch.setattr(watch.database, "transaction", refuse)
+    assert len(watch.read()) == 4
