@@ -40,7 +40,7 @@ _LONGEST_STEP = HOUR
 
 # What to log, and the person who requested it.
 _Found: TypeAlias = tuple[events.ChangedOffline | events.OfflineRecordInvalid, str]
-# What tells an entry from others: host, digest, and how the steps ended.
+# The identity of an entry: host, digest, and how the steps ended.
 _Key: TypeAlias = tuple[str, str, str]
 
 
