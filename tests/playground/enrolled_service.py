@@ -1,4 +1,4 @@
-"""A Keyturn whose one host checks signatures itself, over a real sshd and sudo."""
+"""A Keyturn whose hosts check signatures themselves, over a real sshd and sudo."""
 
 import os
 import tempfile
@@ -43,7 +43,11 @@ def create_keys(directory: Path) -> Mapping[str, SshKey]:
 
 @contextmanager
 def open_enrolled_host(
-    keys: Mapping[str, SshKey], passkeys: Sequence[Signer] = (), page: str = ""
+    keys: Mapping[str, SshKey],
+    passkeys: Sequence[Signer] = (),
+    page: str = "",
+    *,
+    name: str = HOST,
 ) -> Generator[EnrolledLogins]:
     """Start nginx and an enrolled host that blocks user agents in it.
 
@@ -55,6 +59,7 @@ def open_enrolled_host(
     with tempfile.TemporaryDirectory() as markers:
         os.chown(markers, 64001, 65534)
         host = EnrolledLogins(
+            name=name,
             tags=("nginx",),
             settings={
                 "nginx.config": str(nginx.configuration),
@@ -98,7 +103,7 @@ class MortalFleet(Fleet):
 
 
 class EnrolledService:
-    """The service with the enrolled host, whose runs go as far as they go at once."""
+    """The service with enrolled hosts, whose runs go as far as they go at once."""
 
     def __init__(
         self,
@@ -106,13 +111,17 @@ class EnrolledService:
         host: EnrolledLogins,
         keys: Mapping[str, SshKey],
         *,
+        others: Sequence[EnrolledLogins] = (),
         is_enrolled: bool = True,
     ) -> None:
         self.policies = write_policy(directory / "policy")
-        known = host.host(signed=is_enrolled)
-        entry = known.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+        known = [one.host(signed=is_enrolled) for one in (host, *others)]
+        entries = {
+            one.name: one.model_dump(mode="json", exclude={"name"}, exclude_none=True)
+            for one in known
+        }
         with (self.policies.path / "inventory.yaml").open("w") as file:
-            YAML().dump({"hosts": {HOST: entry}}, file)
+            YAML().dump({"hosts": entries}, file)
         for name in _PEOPLE:
             give_signing_key(self.policies.path, name, keys[name].line)
         self.keys, self.directory = keys, directory
@@ -167,7 +176,11 @@ class EnrolledService:
     @property
     def refused_agents(self) -> Sequence[str]:
         """What the host refuses now: what a change of it changes."""
-        return self.fleet.run_query(HOST, nginx_agents.query_agents()).refused
+        return self.read_agents(HOST)
+
+    def read_agents(self, host: str) -> Sequence[str]:
+        """Return what a host refuses now."""
+        return self.fleet.run_query(host, nginx_agents.query_agents()).refused
 
     def close(self) -> None:
         self.fleet.close()
@@ -176,10 +189,15 @@ class EnrolledService:
 
 @contextmanager
 def open_enrolled_service(
-    directory: Path, host: EnrolledLogins, keys: Mapping[str, SshKey], *, is_enrolled: bool = True
+    directory: Path,
+    host: EnrolledLogins,
+    keys: Mapping[str, SshKey],
+    *,
+    others: Sequence[EnrolledLogins] = (),
+    is_enrolled: bool = True,
 ) -> Generator[EnrolledService]:
-    """Start the service. is_enrolled: what its inventory says of the host."""
-    service = EnrolledService(directory, host, keys, is_enrolled=is_enrolled)
+    """Start the service. is_enrolled: what its inventory says of the hosts."""
+    service = EnrolledService(directory, host, keys, others=others, is_enrolled=is_enrolled)
     try:
         yield service
     finally:
