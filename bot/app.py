@@ -42,6 +42,7 @@ from bot.health import ServiceHealth, check_signing_keys, check_signing_page
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS
+from bot.maintenance.background_verification import BackgroundVerification
 from bot.maintenance.housekeeping import Housekeeping, Witness
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
@@ -187,8 +188,8 @@ def build_foundation(
         verification.open_log(tx)
         secret_box.check_secret_key(tx, secrets_box)
     with database.transaction() as tx:
-        # Read the log from its first entry: later decisions need everything that is still open.
-        followed_log.follow_log(tx)
+        # Read the log from its snapshot: later decisions need everything that is still open.
+        followed_log.keep_snapshot(tx)
         checkpoint = (
             checkpoints.read_newest_checkpoint(settings.witness)
             if settings.witness is not None
@@ -376,6 +377,21 @@ def describe_host_connections(dropped_count: int) -> ComponentHealth:
     )
 
 
+def build_verification_part(database: Database) -> ServerPart:
+    """Verify in the background the entries that no start reads, and describe what was found."""
+    background = BackgroundVerification(database)
+
+    def check() -> ComponentHealth:
+        if not background.problem:
+            return ComponentHealth(background.describe_progress())
+        # No details, because readiness is public.
+        return ComponentHealth("one was altered: run keyturn changelog verify", is_broken=True)
+
+    return ServerPart(
+        duties=[background.verify_next_entries], health_checks={"old entries": check}
+    )
+
+
 def export_spans(settings: Settings) -> None:
     """Send spans to the collector that the environment names. Raises NotInstalledError."""
     if observability.is_tracing_configured():
@@ -499,17 +515,19 @@ def build_service(
     health_checks["ssh"] = lambda: describe_host_connections(
         len(foundation.connector.list_recent_drops())
     )
-    parts = features.build_server_parts(
-        ServerContext(
-            settings,
-            database,
-            active_policy,
-            service,
-            redactor,
-            features.load_digest(),
-            features.load_ends(),
-        )
+    feature_context = ServerContext(
+        settings,
+        database,
+        active_policy,
+        service,
+        redactor,
+        features.load_digest(),
+        features.load_ends(),
     )
+    parts = [
+        build_verification_part(database),
+        *features.build_server_parts(feature_context),
+    ]
     for part in parts:
         health_checks |= part.health_checks
     service_health = _create_service_health(settings, foundation, file_suffix)

@@ -157,6 +157,10 @@ THREATS = {
         "TestRemovedEntries::test_denied_change_does_not_run_when_its_denial_is_removed_from_the_log",
         "TestRemovedEntries::test_without_the_followed_log_and_inclusion_a_denied_change_runs",
     ),
+    "a snapshot of the log hides a ban": (
+        "test_ban_cannot_be_removed_with_a_snapshot_without_it",
+        "test_without_the_mac_a_snapshot_without_the_ban_hides_that_it_was_removed",
+    ),
     "a loss of the log is excused by a forged number": (
         "TestAcknowledgedLosses::test_change_log_with_lost_entries_is_broken_until_acknowledged",
         "TestAcknowledgedLosses::test_loss_without_a_number_of_entries_would_excuse_any_loss",

@@ -1,65 +1,27 @@
 """Follow the change log: remember its entries about open runs and revocations, to detect removals.
 
 An attacker with write access to the database but without the key cannot add an entry, but can
-remove one: that a request was denied, or a person banned. So each process follows the log from its
-first entry to the signed root, and remembers the entries that matter to a decision.
-What the gate reads of the log has to contain all of them, with the same hashes.
-
-A run is open from its first entry until it, or its schedule, ends. Of an ended run only the fact
-that it ended is remembered: it does not start again.
+remove one: that a request was denied, or a person banned. So each process follows the log to the
+signed root, and remembers the entries that matter to a decision. It begins at the snapshot of what
+another process knew, or at the first entry if there is none. What the gate reads of the log has to
+contain all of them, with the same hashes.
 """
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable
 from threading import Lock
-from typing import Any
 from weakref import WeakKeyDictionary
 
 from sqlalchemy import Connection
 
-from bot.audit import change_log, events
+from bot.audit import change_log, log_snapshot
 from bot.audit.change_log import Entry, LogAlteredError
-from bot.audit.event_type import PERSON, parse_facts
+from bot.audit.log_state import DECIDING_KINDS, USED, LogState, add_entry, copy_state
 from bot.db.database import SeenHead, StoreUnavailable, Transaction
 from bot.model.merkle import Tree
 
-_SCHEDULE_END_KINDS = frozenset({events.ScheduleEnded.kind, events.ScheduleLapsed.kind})
-# The entries of a run that decide whether it may continue.
-DECIDING_KINDS = frozenset(each.kind for each in events.EVENT_TYPES if each.decides)
-# The fact that holds what an entry revokes, for the kinds that revoke something.
-_SUBJECT_FACTS = {each.kind: each.revokes for each in events.EVENT_TYPES if each.revokes}
-# Only the latest of these count.
-_USED, _USED_FOR = events.GrantUsed.kind, 2 * 3_600_000_000
 _BATCH_SIZE = 2000
-
-
-# Kind, hash, what it is about, and when.
-_Revocation = tuple[str, str, str, int]
-
-
-@dataclass
-class LogState:
-    """What is known as of one entry. Not changed after that: `_follow_to_end` returns a copy."""
-
-    tree: Tree = field(default_factory=Tree)
-    """The tree of the entries that were read."""
-    open_runs: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
-    """For each open run, the hashes of its deciding entries by their numbers."""
-    child_starts: dict[int, dict[int, str]] = field(default_factory=dict[int, dict[int, str]])
-    """For each open parent run, the hosts whose child run started, by the number of the entry."""
-    runs_of_active_schedules: frozenset[int] = frozenset()
-    """Runs whose schedule has not ended."""
-    revocations: dict[int, "_Revocation"] = field(default_factory=dict[int, "_Revocation"])
-    """For each entry that revokes something: kind, hash, subject and time. The subject is a grant,
-    delegation, token, second factor or person."""
-    grant_uses: dict[int, tuple[str, int]] = field(default_factory=dict[int, tuple[str, int]])
-    """Hash and time of each use of a grant that may still count."""
-    highest_run: int = 0
-    """The highest number of a run so far."""
-    unused_runs: frozenset[int] = frozenset()
-    """Lower numbers that no entry has named so far."""
-    copied_runs: set[int] = field(default_factory=set[int])
-    """Open runs whose entries this copy owns, so that it can add one."""
+# A start reads this many entries at most, and those of a few seconds.
+_SNAPSHOT_AFTER = 5000
 
 
 class _LogFollower:
@@ -115,6 +77,19 @@ def follow_log(tx: Transaction) -> LogState | None:
         memory = _FOLLOWERS.setdefault(tx.seen_head, _LogFollower())
         _STATES[tx] = memory.follow_log(tx)
     return _STATES[tx]
+
+
+def keep_snapshot(tx: Transaction, *, after: int = _SNAPSHOT_AFTER) -> None:
+    """Store what is known of the log, if the stored snapshot lacks so many entries."""
+    log_state = follow_log(tx)
+    if log_state and log_snapshot.count_entries_after_snapshot(tx, log_state) >= after:
+        log_snapshot.store_snapshot(tx, log_state)
+
+
+def renew_snapshot(tx: Transaction) -> None:
+    """Store what the whole log says, whatever a snapshot said before."""
+    log_snapshot.delete_snapshots(tx)
+    log_snapshot.store_snapshot(tx, _follow_to_end(tx, LogState()))
 
 
 def find_missing_entry_of_run(
@@ -191,7 +166,7 @@ def check_grant_uses(log_state: LogState | None, since: int, entries: Iterable[E
     read = {entry.seq: entry.hash for entry in entries}
     for seq, (digest, at) in log_state.grant_uses.items():
         if at > since and read.get(seq) != digest:
-            raise LogAlteredError(f"entry {seq} ({_USED}) was removed or altered")
+            raise LogAlteredError(f"entry {seq} ({USED}) was removed or altered")
 
 
 def _follow_to_end(tx: Transaction, state_before: LogState) -> LogState:
@@ -203,7 +178,9 @@ def _follow_to_end(tx: Transaction, state_before: LogState) -> LogState:
     if signed.size == read.size:
         _check_tree(read, signed)
         return state_before
-    known = _copy_state(state_before)
+    if not read.size:
+        state_before = log_snapshot.load_snapshot(tx, signed.size) or state_before
+    known = copy_state(state_before)
     while known.tree.size < signed.size:
         first = known.tree.size
         limit = min(_BATCH_SIZE, signed.size - first)
@@ -211,7 +188,7 @@ def _follow_to_end(tx: Transaction, state_before: LogState) -> LogState:
         if len(rows) < limit:
             raise LogAlteredError(f"an entry after {first} is missing")
         for seq, row in enumerate(rows, start=first + 1):
-            _add_entry(known, row, seq)
+            add_entry(known, row, seq)
         known.tree = known.tree.add_leaves([bytes.fromhex(row[-1]) for row in rows])
     _check_tree(known.tree, signed)
     return known
@@ -220,67 +197,3 @@ def _follow_to_end(tx: Transaction, state_before: LogState) -> LogState:
 def _check_tree(read: Tree, signed: Tree) -> None:
     if read != signed:
         raise LogAlteredError(f"an entry up to {signed.size} is not the one that Keyturn wrote")
-
-
-def _copy_state(log_state: LogState) -> LogState:
-    return replace(
-        log_state,
-        open_runs=dict(log_state.open_runs),
-        child_starts=dict(log_state.child_starts),
-        revocations=dict(log_state.revocations),
-        grant_uses=dict(log_state.grant_uses),
-        copied_runs=set(),
-    )
-
-
-def _add_entry(log_state: LogState, row: Sequence[Any], number: int) -> None:
-    """Add what one entry says. number: the one that it has to have."""
-    seq, at, kind, run, person, host, body, digest = row
-    if seq != number:
-        raise LogAlteredError(f"entry {number} is missing")
-    if not change_log.is_hash_valid(row):
-        raise LogAlteredError(f"entry {seq} was altered: its content does not have its hash")
-    if (fact := _SUBJECT_FACTS.get(kind)) is not None:
-        # The fact is read as it is: an entry that this version does not know revokes as well.
-        about = person if fact == PERSON else parse_facts(body).get(fact)
-        log_state.revocations[seq] = kind, digest, str(about), at
-    if kind == _USED:
-        log_state.grant_uses = {
-            n: use for n, use in log_state.grant_uses.items() if use[1] > at - _USED_FOR
-        }
-        log_state.grant_uses[seq] = digest, at
-    if (
-        kind == events.Started.kind
-        and '"parent_run":' in body
-        and (parent := parse_facts(body).get("parent_run"))
-    ):
-        log_state.child_starts[parent] = {**log_state.child_starts.get(parent, {}), seq: host}
-    if type(run) is int:
-        _add_entry_of_run(log_state, run, seq, kind, digest)
-
-
-def _add_entry_of_run(log_state: LogState, run: int, seq: int, kind: str, entry_hash: str) -> None:
-    if run > log_state.highest_run:
-        log_state.unused_runs |= frozenset(range(log_state.highest_run + 1, run))
-        log_state.highest_run = run
-        log_state.open_runs[run] = {}
-    elif run in log_state.unused_runs:
-        log_state.unused_runs -= {run}
-        log_state.open_runs[run] = {}
-    mine = log_state.open_runs.get(run)
-    if mine is None or kind not in DECIDING_KINDS:
-        return
-    if run not in log_state.copied_runs:
-        log_state.copied_runs.add(run)
-        mine = log_state.open_runs[run] = dict(mine)
-    mine[seq] = entry_hash
-    if kind == events.Scheduled.kind:
-        log_state.runs_of_active_schedules |= {run}
-    if kind in _SCHEDULE_END_KINDS:
-        log_state.runs_of_active_schedules -= {run}
-    over = kind in _SCHEDULE_END_KINDS or (
-        kind in events.FINAL_KINDS and run not in log_state.runs_of_active_schedules
-    )
-    if over:
-        del log_state.open_runs[run]
-        log_state.child_starts.pop(run, None)

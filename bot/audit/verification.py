@@ -166,6 +166,21 @@ def verify_log_once(database: Database) -> Verification:
         _VERIFICATION_LOCK.release()
 
 
+def verify_entries(tx: Transaction, tree: Tree, after: int, *, limit: int) -> None:
+    """Verify the entries after this number that are in a tree. Raises LogAlteredError."""
+    end = min(after + limit, tree.size)
+    entries = change_log.list_entries_after(tx, after, limit=end - after)
+    for seq, entry in enumerate(entries, start=after + 1):
+        if why := _find_row_fault([*vars(entry).values()], seq):
+            raise LogAlteredError(why)
+    if after + len(entries) < end:
+        raise LogAlteredError(f"entry {after + len(entries) + 1} is missing")
+    included = inclusion.list_included_entries(tx, tree, entries)
+    if len(included) < len(entries):
+        wrong = next(one for one in entries if one not in included)
+        raise LogAlteredError(f"entry {wrong.seq} is not the one that Keyturn wrote")
+
+
 def verify_newest_entries(
     tx: Transaction, *, limit: int, witnesses: Sequence[Checkpoint] = ()
 ) -> Verification:

@@ -3,7 +3,7 @@
 A person with write access to the database could create a session, link, token or agent for another
 person, or change its owner, expiry or scopes. Each of these rows has a MAC of its values. The key
 is derived from the signing key of the change log and is not in the database. A row whose MAC is
-wrong gives no access, and is recorded in the change log.
+wrong gives no access, and is recorded in the change log. Snapshots of the log have one as well.
 """
 
 import hmac
@@ -23,6 +23,8 @@ log = logging.getLogger(__name__)
 # The database assigns the id. Rows are identified by a prefix or a hash, which the MAC covers.
 _COLUMNS_WITHOUT_MAC = frozenset({"id", "mac"})
 _NAME_LENGTH = 16
+# Which columns name a row and its owner.
+_NAMES, _OWNERS = ("prefix", "token", "name", "size"), ("person", "owner")
 # An attacker who writes many rows must not fill the change log.
 _MAX_FORGED_ROWS, _MAX_LOGGED_AT_ONCE = 1000, 20
 
@@ -56,8 +58,8 @@ def is_mac_valid(tx: Transaction, table: Table, row: Any) -> bool:
     if expected and hmac.compare_digest(expected.encode(), str(row.mac).encode(errors="replace")):
         return True
     values = row._asdict()
-    name = str(values.get("prefix") or values.get("token") or values.get("name"))[:_NAME_LENGTH]
-    owner = str(values.get("person") or values.get("owner"))[:64]
+    name = next(str(values[each]) for each in _NAMES if each in values)[:_NAME_LENGTH]
+    owner = next((str(values[each]) for each in _OWNERS if each in values), "Keyturn")[:64]
     _remember_forged_row(key, (table.name, name, owner))
     return False
 
@@ -83,7 +85,7 @@ def _remember_forged_row(key: SigningKey, forged_row: tuple[str, str, str]) -> N
     key.forged_rows[forged_row] = False
     log.critical(
         "the %s %s of %s was not written by Keyturn: the database may have been altered. The row "
-        "gives no access",
+        "does not count",
         *forged_row,
     )
 

@@ -226,6 +226,19 @@ tile = Table(
     Column("hash", String(64), nullable=False),
 )
 
+# What is remembered of the entries of the log, so that a start does not read all of them: see
+# bot.audit.log_snapshot. rules: a digest of what is remembered. root: of the tree of this size.
+# mac: covers the whole row.
+log_snapshot = Table(
+    "log_snapshot",
+    metadata,
+    Column("rules", String(64), primary_key=True),
+    Column("size", BigInteger, nullable=False),
+    Column("root", String(44), nullable=False),
+    Column("content", Text, nullable=False),
+    Column("mac", String(64), nullable=False),
+)
+
 # run: the request that was approved as a schedule. decided_until: every due time up to then has a
 # row in `fire`. due_at: the next due time. reason: why it has its state.
 schedule = Table(

@@ -67,14 +67,15 @@ class Housekeeping:
             row_mac.log_forged_rows(tx)
             if not self._spool.is_empty:
                 self._spool.merge_into_log(tx)
-            followed_log.follow_log(tx)
+            followed_log.keep_snapshot(tx)
             checkpoint = verification.create_checkpoint(tx)
         self._publish_checkpoint(checkpoint)
 
     def publish_last_checkpoint(self) -> None:
-        """Publish the last checkpoint to the witnesses at shutdown."""
+        """Publish the last checkpoint to the witnesses at shutdown, and keep a snapshot."""
         try:
             with self._database.transaction() as tx:
+                followed_log.keep_snapshot(tx, after=1)
                 checkpoint = verification.create_checkpoint(tx)
         except StoreUnavailable as error:
             log.critical("the last checkpoint was not published to the witnesses: %s", error)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import delete
 
-from bot.audit import change_log, events, verification
+from bot.audit import change_log, events, followed_log, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.auth import agents, tokens
 from bot.auth.tokens import ApiToken
@@ -69,6 +69,8 @@ def rotate_signing_key(
         tx.sql.execute(delete(tables.oncall_reading))
         restore.end_sessions_of_everyone(tx)
         verification.append_key_change(tx, new, witnesses=witnesses, stages=stages)
+        # Who has the old key can have stored any snapshot.
+        followed_log.renew_snapshot(tx)
     new_file.replace(file)
     sync_to_disk(file.parent)
     return RotationResult(new.public_key, ended)

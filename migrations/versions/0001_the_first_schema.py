@@ -37,6 +37,14 @@ def upgrade() -> None:
     sa.Column('hash', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('level', 'number', name=op.f('pk_tile'))
     )
+    op.create_table('log_snapshot',
+    sa.Column('rules', sa.String(length=64), nullable=False),
+    sa.Column('size', sa.BigInteger(), nullable=False),
+    sa.Column('root', sa.String(length=44), nullable=False),
+    sa.Column('content', sa.Text(), nullable=False),
+    sa.Column('mac', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('rules', name=op.f('pk_log_snapshot'))
+    )
     with op.batch_alter_table('entry', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_entry_kind_seq'), ['kind', 'seq'], unique=False)
         batch_op.create_index(batch_op.f('ix_entry_run_seq'), ['run', 'seq'], unique=False)
