@@ -69,6 +69,10 @@ def _refuse_unknown_zone(name: str) -> str:
 Zone = Annotated[str, AfterValidator(_refuse_unknown_zone)]
 
 
+# A program and its words, as the floor of an enrolled host compares them.
+_PLAIN_COMMAND = re.compile(r"[^\s=#-][^\s=]*( \S+)*")
+
+
 def _parse_public_key(text: str) -> str:
     words = text.split()
     if len(words) < 2 or words[0] not in (*_KEY_TYPES, "ssh-rsa"):
@@ -213,6 +217,9 @@ class Host(BaseModel):
     offline_logins: Sequence[SudoUser] = ()
     """Logins of people, and groups such as %ops, that may have an enrolled host run signed plans
     without Keyturn: `keyturn offline`."""
+    unsigned: tuple[Clean, ...] = ()
+    """Commands that an enrolled host runs without signatures, word by word, such as
+    `zpool scrub tank`: for schedules and agents, which sign nothing."""
     platform: Platform = "linux"
     """linux, snmp, hp_msa, or the command line of a network device; frr is FRR's vtysh."""
     snmp: Snmp | None = None
@@ -302,6 +309,26 @@ class Host(BaseModel):
         if self.signed and self.host_key is None:
             raise ValueError("signed needs host_key: plans name the host's own key, not a host_ca")
         return self
+
+    @model_validator(mode="after")
+    def _require_plain_commands(self) -> "Host":
+        if self.unsigned and not self.signed:
+            raise ValueError("unsigned is for hosts with `signed: true`: others ask for nothing")
+        for command in self.unsigned:
+            if not _PLAIN_COMMAND.fullmatch(command):
+                raise ValueError(
+                    f"unsigned: {quote_text(command)} is not a program and its words, with one "
+                    "blank between them"
+                )
+        return self
+
+    def runs_unsigned(self, command: "Command") -> bool:
+        """Return whether an enrolled host runs a command without signatures."""
+        return (
+            isinstance(command, Shell)
+            and not command.stdin
+            and any(list(command.words) == line.split(" ") for line in self.unsigned)
+        )
 
     @property
     def for_reading(self) -> "Host":

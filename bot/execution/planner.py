@@ -22,6 +22,7 @@ from bot.model.sequence import UNDONE_RUNS
 from bot.model.text import escape_control, escape_to_one_line
 from bot.policy import Policy
 from bot.queries import own_runbooks
+from bot.queries.approval_count import build_policy_request
 from bot.queries.folded_runs import fold_runs
 from bot.queries.policy_result import bind_policy_result
 from bot.queries.undo import describe_changes_since
@@ -119,12 +120,30 @@ def compute_remaining(
     fresh = RemainingWork(plan.current_state, steps, tuple(plan.notes), legs if steps else ())
     _check_no_secrets(context, fresh)
     if run.undo_of is None:
+        _check_unsigned(policy, run, fresh.steps)
         return fresh
     left = _compute_remaining_undo(context, policy, run, run.undo_of, fresh)
     if not left.steps:
         return left
+    _check_unsigned(policy, run, left.steps)
     runbook.refuse_undo(found)
     return replace(left, takes_down=legs)
+
+
+def _check_unsigned(policy: Policy, run: Run, steps: Sequence[PlannedStep]) -> None:
+    """Raise Refused for a step that its host runs only if people sign, where no one does."""
+    request = build_policy_request(run, now=0)
+    if request.agent is None and request.source != "schedule":
+        return
+    who = "an agent" if request.agent else "a schedule"
+    for step in steps:
+        host = policy.inventory[step.host]
+        if host.signed and not host.runs_unsigned(step.command):
+            raise Refused(
+                f"{host.name} runs this only if people sign it, and {who} signs nothing: "
+                f"{step.command}. Add these words to `unsigned` of the host in inventory.yaml and "
+                "on the host, or request the change yourself"
+            )
 
 
 def _check_probation(context: WorkflowContext, runbook: Change[Any], plan: Plan) -> Plan:

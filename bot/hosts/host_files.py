@@ -60,6 +60,7 @@ def build_enrolment(policy: Policy, host: Host, page: str) -> str:
         {"owners": owners},
         f"{parts.scheme}://{parts.netloc}",
         needs_verified_user=policy.organisation.verify_user,
+        unsigned=host.unsigned,
     )
     return format_enrolment(host, format_signers(signers), floor)
 
@@ -81,6 +82,7 @@ def format_floor(
     page_origin: str,
     *,
     needs_verified_user: bool = False,
+    unsigned: Iterable[str] = (),
 ) -> str:
     """Return what a host asks for at least.
 
@@ -89,12 +91,13 @@ def format_floor(
         groups: people by group; `owners` are those of its area.
         page_origin: where people sign in a browser; "" for nowhere.
         needs_verified_user: whether each device must have asked for a fingerprint or a PIN.
+        unsigned: commands that run without signatures.
     """
     lines = ["floor 1", f"host {host}", *([f"origin {page_origin}"] if page_origin else [])]
     lines += ["verify-user"] * needs_verified_user
     lines += [f"group {name} {' '.join(sorted(people))}" for name, people in groups.items()]
     lines += ["# Two people sign each command, one of them an owner.", "signed 2 any"]
-    lines += ["signed 1 owners"]
+    lines += ["signed 1 owners", *(f"unsigned {command}" for command in unsigned)]
     return "".join(f"{line}\n" for line in lines)
 
 

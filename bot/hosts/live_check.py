@@ -34,7 +34,7 @@ from connectors.errors import (
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory, Platform
 from connectors.run_signed import query_enrolment
-from connectors.signed_files import read_files
+from connectors.signed_files import query_file, read_files
 from runbooks import AnyRunbook, Check, Refused, load_usable_catalogue, read_report
 from runbooks._bmc import read_machine
 from runbooks.bmc_show import ShowBmc
@@ -189,8 +189,8 @@ def _list_enrolment_problems(fleet: Fleet, host: Host) -> list[str]:
         return []
     try:
         found = fleet.run_query(host.name, query_enrolment())
-        if not found and (drift := describe_signers(fleet, host)):
-            return [drift]
+        if not found:
+            return [*filter(None, [describe_signers(fleet, host), describe_floor(fleet, host)])]
     except HostError as error:
         found = [f"whether it is enrolled is not known: {error}"]
     fix = f"root installs what `keyturn host-files {host.name}` prints"
@@ -206,6 +206,18 @@ def describe_signers(fleet: Fleet, host: Host) -> str:
     return (
         f"its signers are not those of the policy. Only the host says: {surplus}. Only the policy "
         f"says: {missing}. Request `signers update {host.name}`"
+    )
+
+
+def describe_floor(fleet: Fleet, host: Host) -> str:
+    """Return which commands an enrolled host does not run unsigned; "" if it runs all."""
+    floor = fleet.run_query(host.name, query_file("/etc/keyturn/floor")) if host.unsigned else ""
+    missing = [one for one in host.unsigned if f"unsigned {one}" not in floor.splitlines()]
+    return (
+        f"its floor does not let it run without signatures: {'; '.join(missing)}. Root adds the "
+        f"line `unsigned {missing[0]}` to /etc/keyturn/floor"
+        if missing
+        else ""
     )
 
 

@@ -121,6 +121,24 @@ def _name_signers(organisation: Organisation, inventory: Inventory) -> Inventory
     return inventory.model_copy(update={"hosts": hosts})
 
 
+def _rule_unsigned(request: PolicyRequest, ruling: Ruling, enrolled: Sequence[Host]) -> Ruling:
+    """Return the ruling of a request that no one signs, on hosts that check signatures.
+
+    What such a host runs without signatures is known by its words: the plan decides.
+    """
+    who = "an agent" if request.agent else "a schedule"
+    for host in enrolled:
+        if not host.unsigned:
+            note = f"{host.name} checks who signed each change, and {who} signs nothing"
+            return Ruling(allowed=False, policy_notes=(note,))
+    notes = [
+        f"Without signatures, {host.name} runs only: {', '.join(host.unsigned)}. A plan with "
+        "another command is refused."
+        for host in enrolled
+    ]
+    return replace(ruling, policy_notes=(*ruling.policy_notes, *notes))
+
+
 class Policy:
     """One version of the policy, immutable once loaded.
 
@@ -281,7 +299,10 @@ class Policy:
         """
         keys = self.group_alike_entities("Host")
         hosts = {name: self.inventory[name] for name in keys}
-        return {name: f"{keys[name]} {host.zone} {host.signed}" for name, host in hosts.items()}
+        return {
+            name: f"{keys[name]} {host.zone} {host.signed} {host.unsigned}"
+            for name, host in hosts.items()
+        }
 
     def with_hosts_and_freezes(self, hosts: Sequence[Host], freezes: FreezeList) -> "Policy":
         """Return this policy with additional hosts and with other freezes."""
@@ -536,9 +557,7 @@ class Policy:
         if not enrolled or not ruling.allowed or request.kind != "change":
             return ruling
         if request.agent is not None or request.source == "schedule":
-            who = "an agent" if request.agent else "a schedule"
-            note = f"{enrolled[0].name} checks who signed each change, and {who} signs nothing"
-            return Ruling(allowed=False, policy_notes=(note,))
+            return _rule_unsigned(request, ruling, enrolled)
         areas = sorted({host.area for host in enrolled})
         signed = ApprovalRequirements(
             tuple(ApprovalDemand(1, ((f"area:{area}",),)) for area in areas),

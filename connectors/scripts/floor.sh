@@ -12,7 +12,7 @@ read_floor() {
         skew) skew=$value ;;
         origin) origins="$origins$value " ;;
         verify-user) verifies=yes ;;
-        group | signed | never | '' | '#'*) ;;
+        group | signed | unsigned | never | '' | '#'*) ;;
         *) refuse "$floor holds a line that this version does not know: $key" ;;
         esac
     done <"$floor"
@@ -23,9 +23,12 @@ read_floor() {
 
 # Compare the words of a command, which are lines of a file, with the floor: what is never run, and
 # who must have signed. Of the lines that fit, those with the most words hold. For a command that
-# changes signers or floor, all lines hold.
+# changes signers or floor, all lines hold. A command without input runs unsigned where a line has
+# exactly its words, and no line `signed` has them. Arguments: the file, and one with what the command reads.
 check_floor() {
-    problem=$(awk -v people="$people" '
+    alone=''
+    [ -s "$2" ] || alone=yes
+    problem=$(awk -v people="$people" -v alone="$alone" '
         function fits(from,    i) {
             if (NF - from + 1 > words) return 0
             for (i = from; i <= NF; i++) if ($i != word[i - from + 1]) return 0
@@ -34,12 +37,14 @@ check_floor() {
         NR == FNR { word[++words] = $0; if ($0 ~ /\/etc\/keyturn|\/keyturn\/signed-files-/) all = 1; next }
         $1 == "group" { for (i = 3; i <= NF; i++) member[$2, $i] = 1 }
         $1 == "never" && NF > 1 && fits(2) { banned = 1 }
+        $1 == "unsigned" && NF == words + 1 && fits(2) && alone && !all { free = 1 }
         $1 == "signed" && NF > 2 && (all || fits(4)) {
             if (NF > longest && !all) { longest = NF; rules = 0 }
             if (NF == longest || all) { needed[++rules] = $2; of[rules] = $3 }
         }
         END {
             if (banned) { print "it is never run on this host"; exit }
+            if (free && longest < words + 3) exit
             if (!rules) { print "nothing says who has to sign it"; exit }
             n = split(people, person, " ")
             for (r = 1; r <= rules; r++) {

@@ -298,7 +298,7 @@ open_record
 [ "$action" != report ] || report
 check_time
 check_signatures
-check_floor "$work/words"
+check_floor "$work/words" "$work/in"
 [ "$action" != close ] || close_step
 answer_again
 check_order

@@ -55,12 +55,13 @@ read_signatures() {
 # Let $people be who signed this plan, each once.
 check_signatures() {
     people='' n=0
+    [ "$count" != 0 ] || return 0
     set --
     while [ "$n" -lt "$count" ]; do
         n=$((n + 1))
         set -- "$@" "$work/sig.$n"
     done
-    [ "$count" = 0 ] || read_signatures "$signers" "$@" >"$work/signed" || refuse_full
+    read_signatures "$signers" "$@" >"$work/signed" || refuse_full
     n=0
     while [ "$n" -lt "$count" ] && read -r who flags asked origin; do
         n=$((n + 1))

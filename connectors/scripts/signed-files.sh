@@ -36,7 +36,7 @@ now=$floor floor=$work/floor
 read_floor
 [ "$name" = "$was" ] || refuse "the new floor is for the host $name"
 echo /etc/keyturn >"$work/words"
-check_floor "$work/words"
+check_floor "$work/words" "$work/signers"
 awk '!seen[$0]++' "$signers" "$work/signers" >"$work/both" || refuse "${signers%/*} cannot be written"
 chmod 644 "$work/both" "$work/signers" "$work/floor"
 sync

@@ -11,21 +11,25 @@ import pytest
 from bot.db import runs
 from bot.execution.executor import find_signed_step
 from bot.execution.intent import build_step_marker
-from bot.hosts.live_check import describe_signers
+from bot.hosts.live_check import describe_floor, describe_signers
 from bot.model.approvals import ApprovalRequirements
 from bot.model.errors import InvalidRequestError
 from bot.model.run import RequestTerms, Run, State, StepState
+from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.policy import Policy, PolicyRequest, Ruling
 from connectors.command import Shell
 from connectors.errors import CommandError
 from connectors.run_signed import PROGRAM_PATH
 from connectors.step_marker import MARKER_SETTING
 from runbooks.signers_update import UpdateSigners
+from tests.bot.features.schedules.due import fire_schedule, move_decided_moments_back
 from tests.bot.harness import WEB
 from tests.bot.signing.ssh_key import SshKey
 from tests.playground.enrolled import EnrolledLogins
 from tests.playground.enrolled_service import (
+    HOST,
     EnrolledService,
+    TouchFile,
     create_keys,
     open_enrolled_host,
     open_enrolled_service,
@@ -72,6 +76,35 @@ def test_enrolled_host_is_changed_and_changed_back_by_two_signatures(
     undo = gate.wait(gate.service.request_undo(run.id, RequestTerms("dora", WEB)))
     assert gate.sign_and_approve(undo).state is State.SUCCEEDED
     assert gate.refused_agents == ()
+
+
+def test_schedule_runs_without_signatures_what_the_floor_names(
+    tmp_path: Path, sshd: EnrolledLogins, keys: Mapping[str, SshKey]
+):
+    file = sshd.directory / "made-by-schedule"
+    for place in (sshd.directory.parent, sshd.directory):
+        place.chmod(0o711)  # so that the login which reads can see the file
+    floor = sshd.directory / "etc/keyturn/floor"
+    before, line = floor.read_text(), f"touch {file}"
+    wanted = TouchFile.model_validate({"host": HOST, "file": str(file)})
+    timing = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
+    terms = RequestTerms("dora", WEB, timing=timing)
+    with open_enrolled_service(tmp_path, sshd, keys, unsigned=[line]) as gate:
+        run = gate.wait(gate.service.request_on_hosts([wanted], terms, host_pattern=""))
+        assert gate.harness.approve(run).state is State.SUCCEEDED
+        refused = fire_schedule(gate.harness)
+        assert (refused.state, file.exists()) == (State.FAILED, False)
+        assert "it needs the signatures of 2 people, and has those of no one" in refused.summary
+        assert f"Root adds the line `unsigned {line}`" in describe_floor(
+            gate.fleet, gate.fleet.inventory[HOST]
+        )
+        floor.write_text(f"{before}unsigned {line}\n")
+        move_decided_moments_back(gate.harness)
+        done = fire_schedule(gate.harness)
+        assert describe_floor(gate.fleet, gate.fleet.inventory[HOST]) == ""
+    floor.write_text(before)
+    assert (done.state, file.exists()) == (State.SUCCEEDED, True), done.summary
+    assert f"run {done.id}, do 1, signed by no one: touch " in (sshd.record / "log").read_text()
 
 
 def test_host_refuses_what_a_keyturn_without_its_own_check_sends(

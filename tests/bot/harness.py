@@ -97,13 +97,17 @@ class Harness:
 
 @contextmanager
 def open_harness(
-    directory: Path, *, rules: str | None = None, database: Database | None = None
+    directory: Path,
+    *,
+    rules: str | None = None,
+    database: Database | None = None,
+    fleet: ToyFleet | None = None,
 ) -> Generator[Harness]:
     written = write_policy(directory / "policy", rules=rules)
     store = database or create_sqlite_database(directory / "keyturn.db")
     if database is not None:
         add_schema(store)
-    fleet, dispatcher, hooks = ToyFleet(), ManualDispatcher(), load_hooks()
+    fleet, dispatcher, hooks = fleet or ToyFleet(), ManualDispatcher(), load_hooks()
     policies = with_facts(written, store, *hooks.policy_facts)
     context = WorkflowContext(store, policies, fleet, dispatcher, runbooks=RUNBOOKS, hooks=hooks)
     yield Harness(KeyturnService(context), context, fleet, dispatcher, policies)

@@ -229,6 +229,34 @@ def test_floor_lowers_and_raises_who_has_to_sign(host: SignedHost):
         assert host.run(document, section, signatures).status == status, lines
 
 
+def test_floor_names_commands_that_run_unsigned_word_by_word(host_of_each_shell: SignedHost):
+    host = host_of_each_shell
+    touch = ("touch", str(host.changed))
+    for lines, words, sent, status in (
+        (("unsigned {}",), touch, "", 0),
+        (("unsigned {}",), (*touch, "/x"), "", 64),
+        (("unsigned {}",), touch[:1], "", 64),
+        (("unsigned {} /x",), touch, "", 64),
+        (("unsigned {}",), (" ".join(touch),), "", 64),
+        (("unsigned",), touch, "", 64),
+        # Whatever it reads could have it do something else.
+        (("unsigned {}",), touch, "input", 64),
+        # A stricter line holds.
+        (("unsigned {}", "signed 1 any {}"), touch, "", 64),
+        (("unsigned {}", "signed 1 any touch"), touch, "", 0),
+        (("unsigned {}", "never touch"), touch, "", 64),
+        # Signers and floor are changed by signed plans only.
+        (("unsigned touch /etc/keyturn/floor",), ("touch", "/etc/keyturn/floor"), "", 64),
+    ):
+        host.reset()
+        host.write_floor(*(line.format(" ".join(touch)) for line in lines))
+        section = host.make_section(Step(words, sent))
+        done = host.run(host.make_document(section), section, [])
+        assert (done.status, host.changed.exists()) == (status, status == 0), (lines, words, done)
+        assert bool(done.error) == bool(status), done
+    assert "it needs the signatures of 2 people, and has those of no one" in done.error
+
+
 def test_step_that_fails_is_recorded_with_its_status(host: SignedHost):
     host.reset()
     section = host.make_section(host.make_step(), type(host.make_step())(("sh", "-c", "exit 3")))

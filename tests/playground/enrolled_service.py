@@ -11,16 +11,18 @@ from ruamel.yaml import YAML
 
 from bot.db import migrations
 from bot.db.database import Database
+from bot.features import load_hooks
 from bot.hosts.host_files import Signer
 from bot.model.run import Run
 from bot.model.signing import SigningKey
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from connectors import nginx_agents
-from connectors.command import NO_HOOKS, Answer, Command, Query, RunHooks, Shell
+from connectors.command import NO_HOOKS, Answer, Command, Query, QueryRunner, RunHooks, Shell
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from connectors.step_marker import MARKER_SETTING
+from runbooks import Change, Host, Plan, Step, load_catalogue
 from runbooks.agents import BlockAgent
 from tests.bot.harness import Harness, ManualDispatcher
 from tests.bot.signing.ssh_key import SshKey
@@ -74,6 +76,23 @@ def open_enrolled_host(
             yield host
 
 
+class TouchFile(Change[bool], words="test touch", example="web1 /tmp/x", undo="removes the file"):
+    """Create a file by a command without input, which a host may run unsigned."""
+
+    host: Host
+    file: str
+
+    def read(self, run_query: QueryRunner) -> bool:
+        return run_query(self.host, Query(Shell(("ls", "-d", self.file)), bool, frozenset({0, 2})))
+
+    def plan(self, exists: bool) -> Plan:
+        if exists:
+            return Plan("the file exists")
+        create = Shell(("touch", self.file), root=True)
+        undo = Shell(("rm", self.file), root=True)
+        return Plan("there is no file", [Step("Create the file", self.host, create, undo)])
+
+
 class PowerCut(BaseException):
     """The machine of Keyturn stops, before a step reaches its host or after the step ended."""
 
@@ -113,9 +132,10 @@ class EnrolledService:
         *,
         others: Sequence[EnrolledLogins] = (),
         is_enrolled: bool = True,
+        unsigned: Sequence[str] = (),
     ) -> None:
         self.policies = write_policy(directory / "policy")
-        known = [one.host(signed=is_enrolled) for one in (host, *others)]
+        known = [one.host(signed=is_enrolled, unsigned=tuple(unsigned)) for one in (host, *others)]
         entries = {
             one.name: one.model_dump(mode="json", exclude={"name"}, exclude_none=True)
             for one in known
@@ -131,7 +151,14 @@ class EnrolledService:
         self.queue = ManualDispatcher()
         self.fleet = MortalFleet(self.policies.get_policy().inventory, SshPool(directory))
         self.fleet.etc = host.directory / "etc/keyturn"
-        context = WorkflowContext(self.database, self.policies, self.fleet, self.queue)
+        context = WorkflowContext(
+            self.database,
+            self.policies,
+            self.fleet,
+            self.queue,
+            runbooks={**load_catalogue(), TouchFile.words: TouchFile},
+            hooks=load_hooks(),
+        )
         self.service = KeyturnService(context)
         # Its fleet of toys is not that of the context.
         self.harness = Harness(self.service, context, ToyFleet(), self.queue, self.policies)
@@ -195,9 +222,12 @@ def open_enrolled_service(
     *,
     others: Sequence[EnrolledLogins] = (),
     is_enrolled: bool = True,
+    unsigned: Sequence[str] = (),
 ) -> Generator[EnrolledService]:
-    """Start the service. is_enrolled: what its inventory says of the hosts."""
-    service = EnrolledService(directory, host, keys, others=others, is_enrolled=is_enrolled)
+    """Start the service. is_enrolled, unsigned: what its inventory says of the hosts."""
+    service = EnrolledService(
+        directory, host, keys, others=others, is_enrolled=is_enrolled, unsigned=unsigned
+    )
     try:
         yield service
     finally:

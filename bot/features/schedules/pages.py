@@ -32,6 +32,7 @@ from bot.model.schedule import (
     parse_cron,
     parse_timing,
 )
+from bot.queries.approval_count import get_ruling
 from bot.web.auth import User
 from bot.web.pages import HomeTile, PageLink, Pages
 from bot.web.templating import get_reader_zone
@@ -121,6 +122,9 @@ class ShownSchedule:
     upcoming: list[int]
     """Next due times, in microseconds since 1970."""
     can_manage: bool
+    refusal: str
+    """Why the policy would refuse its runs now; "" if it permits them."""
+    policy_notes: Sequence[str]
 
 
 @router.get("")
@@ -335,10 +339,13 @@ def _build_shown_schedule(tx: Transaction, schedule: Schedule, user: User) -> Sh
     run = runs.get_run(tx, schedule.run)
     is_active = schedule.state is ScheduleState.ACTIVE
     cron_expression = schedule.timing.cron_expression
+    _, ruling = get_ruling(tx, user.policy, run)
     return ShownSchedule(
         schedule,
         run,
         last_fire=next(iter(rows.list_fires(tx, schedule.id, most=1)), None),
         upcoming=cron_expression.list_due_times(tx.now, count=_MAX_UPCOMING) if is_active else [],
         can_manage=user.id in list_managers(user.policy, schedule, run),
+        refusal="" if ruling.allowed else ruling.refusal_reason,
+        policy_notes=ruling.policy_notes,
     )

@@ -9,23 +9,29 @@ from ruamel.yaml import YAML
 from bot.db import runs
 from bot.model.agents import AgentOrigin
 from bot.model.run import RequestTerms
-from bot.policy import Policy, PolicyRequest
+from bot.policy import NoPolicyError, Policy, PolicyDirectory, PolicyRequest
 from tests.bot.harness import WEB, Harness
 from tests.policies import write_policy
 from tests.toy import SetSwitch
 
+UNSIGNED = ["zpool scrub tank", "systemctl reload nginx"]
 CHANGE = PolicyRequest("toy set", "change", "lb1", "web", "dora", now=1_795_000_000_000_000)
+
+
+def write_enrolled(directory: Path, **more: object) -> PolicyDirectory:
+    """Write a policy in which lb1 is enrolled. more: further fields of it in the inventory."""
+    written = write_policy(directory)
+    yaml = YAML()
+    file = written.path / "inventory.yaml"
+    inventory = yaml.load(file)
+    inventory["hosts"]["lb1"] |= {"user": "keyturn", "signed": True, **more}
+    yaml.dump(inventory, file)
+    return written
 
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Policy:
-    written = write_policy(tmp_path)
-    yaml = YAML()
-    file = written.path / "inventory.yaml"
-    inventory = yaml.load(file)
-    inventory["hosts"]["lb1"] |= {"user": "keyturn", "signed": True}
-    yaml.dump(inventory, file)
-    return written.get_policy()
+    return write_enrolled(tmp_path).get_policy()
 
 
 def test_requester_and_an_owner_sign_a_change_of_an_enrolled_host(policy: Policy):
@@ -81,3 +87,31 @@ def test_agents_schedules_and_break_glass_change_no_enrolled_host(policy: Policy
     broken = policy.get_break_glass_ruling(replace(CHANGE, requested_by="olga"))
     assert not broken.allowed
     assert "break-glass does not help there" in broken.refusal_reason
+
+
+def test_agents_and_schedules_may_request_what_an_enrolled_host_runs_unsigned(tmp_path: Path):
+    policy = write_enrolled(tmp_path, unsigned=UNSIGNED).get_policy()
+    scheduled = replace(CHANGE, source="schedule")
+    ruling = policy.get_request_ruling(scheduled)
+    assert ruling.allowed
+    assert not ruling.requirements.requires_signature
+    assert ruling.policy_notes[-1] == (
+        "Without signatures, lb1 runs only: zpool scrub tank, systemctl reload nginx. A plan with "
+        "another command is refused."
+    )
+    # People still sign, and break-glass still does not help.
+    assert policy.get_request_ruling(CHANGE).requirements.requires_signature
+    assert not policy.get_break_glass_ruling(replace(CHANGE, requested_by="olga")).allowed
+
+
+@pytest.mark.parametrize(
+    "command", ["", "-x", "a=b c", "zpool  scrub", " zpool", "zpool ", "# zpool", "a\nb"]
+)
+def test_unsigned_command_is_a_program_and_its_words(tmp_path: Path, command: str):
+    with pytest.raises(NoPolicyError, match="unsigned"):
+        write_enrolled(tmp_path, unsigned=[command]).get_policy()
+
+
+def test_unsigned_is_refused_for_a_host_that_is_not_enrolled(tmp_path: Path):
+    with pytest.raises(NoPolicyError, match="unsigned is for hosts with `signed: true`"):
+        write_enrolled(tmp_path, signed=False, unsigned=UNSIGNED).get_policy()

@@ -11,6 +11,7 @@ from bot.db.database import Database
 from bot.features.schedules import rows as schedules
 from bot.features.schedules import runner
 from bot.features.schedules.rows import Fire, Schedule
+from bot.model.run import Run
 from bot.model.schedule import FireOutcome, parse_cron
 from tests.bot.clock import MINUTE
 from tests.bot.harness import Harness
@@ -60,3 +61,15 @@ def fire_due_schedules(harness: Harness) -> None:
     """Let the clock look, and do what comes of it."""
     harness.service.bind(runner.fire_due_schedules)
     harness.run_queued_work()
+
+
+def fire_schedule(harness: Harness) -> Run:
+    """Let the only schedule be due now and fire, and return its run."""
+    with harness.database.reading() as tx:
+        (schedule,) = schedules.list_schedules(tx)
+    make_due_now(harness, schedule)
+    fire_due_schedules(harness)
+    with harness.database.reading() as tx:
+        number = schedules.get_last_run(tx, schedule.id, host="")
+    assert number
+    return harness.get_run(number)
