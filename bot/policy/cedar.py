@@ -285,10 +285,12 @@ class Rules:
     def __init__(self, text: str) -> None:
         self.text = text
         statements = split_statements(text)
-        for statement in statements:
-            _check_parses(statement)
+        rules = _try_to_parse(text)
+        if len(rules) != len(statements):
+            for statement in statements:
+                _check_parses(statement)
+            rules = _parse_to_json(text)
         self._schema = cedarpy.Schema.from_str(SCHEMA)
-        rules = _parse_to_json(text)
         by_key = dict(zip(rules, statements, strict=True))
         _check_types(text, by_key, rules)
         self._rules = {
@@ -500,6 +502,15 @@ def _replace_owners_group(groups: Sequence[str], area: str) -> tuple[str, ...]:
 
 def _parse_to_json(text: str) -> dict[str, Any]:
     return json.loads(cedarpy.policies_to_json_str(text))["staticPolicies"]
+
+
+def _try_to_parse(text: str) -> dict[str, Any]:
+    """Return the rules in their JSON form, or none: only one by one, each error has its line."""
+    try:
+        cedarpy.PolicySet.from_str(text)
+        return _parse_to_json(text)
+    except ValueError:
+        return {}
 
 
 def _check_parses(statement: Statement) -> None:

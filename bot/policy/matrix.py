@@ -6,7 +6,7 @@ the rules treat alike are evaluated once.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Hashable, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from functools import lru_cache
@@ -340,7 +340,7 @@ class PolicyProbe:
         supposed = [Host.model_construct(name=f"any host of {one}", area=one) for one in unused]
         self.policy = policy.with_hosts_and_freezes(supposed, FreezeList())
         self.hosts = _group_alike(self.policy.host_likenesses)
-        self.people = _group_alike(self.policy.group_alike_entities("Person"))
+        self.people = _group_alike(self.policy.person_likenesses)
         self.requests = _group_requests(runbooks, policy.rules.distinct_runbooks)
         self._wednesday = now.date() + timedelta(days=_WEDNESDAY - now.weekday())
         self._places = [(host, request) for host in self.hosts for request in self.requests]
@@ -514,9 +514,9 @@ def shorten_names(names: Sequence[str]) -> Sequence[str]:
     return [*names[:_MAX_NAMES], f"{len(names) - _MAX_NAMES} more"]
 
 
-def _group_alike(likenesses: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+def _group_alike(likenesses: Mapping[str, Hashable]) -> dict[str, tuple[str, ...]]:
     """Return the first member of each group, with all members."""
-    groups: dict[str, list[str]] = defaultdict(list)
+    groups: dict[Hashable, list[str]] = defaultdict(list)
     for name, likeness in likenesses.items():
         groups[likeness].append(name)
     return {names[0]: tuple(names) for names in groups.values()}

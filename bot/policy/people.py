@@ -1,5 +1,6 @@
 """The people and areas of the policy directory. Pure."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
@@ -146,9 +147,10 @@ class Organisation(BaseModel):
 
     @model_validator(mode="after")
     def _check_slack_accounts_unique(self) -> "Organisation":
-        known: list[tuple[Person, SlackAccount]] = []
+        by_user: dict[str, list[tuple[Person, SlackAccount]]] = defaultdict(list)
         for person in self.people.values():
             for account in person.slack:
+                known = by_user[account.user]
                 other = next(
                     (one for one, its in known if its.can_be_same_account(account)), person
                 )

@@ -1,11 +1,12 @@
 """The policy: people, areas, hosts, rules and freezes, and its rulings on requests. Pure."""
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 import cedarpy
@@ -37,6 +38,7 @@ ReadMargin = Callable[[Any, "Policy", Run], int]
 """Reads in a transaction how many legs of a service a run leaves; NO_LIMIT where it takes none."""
 
 Order = Literal["stop", "resume", "ban"]
+Given = TypeVar("Given")
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ class Policy:
         calendars: Mapping[str, DutyCalendar] | None = None,
         duties: Mapping[str, Duty] | None = None,
         warnings: Sequence[PolicyProblem] = (),
+        named_hosts: cedarpy.Entities | None = None,
     ) -> None:
         self.organisation, self.version = organisation, version
         self.inventory = _name_signers(organisation, inventory)
@@ -189,14 +192,13 @@ class Policy:
         self.tickets = tickets
         """The system that is asked about change tickets; None without tickets.yaml."""
         self._rules = rules
-        self._entities = cedarpy.Entities.from_json_str(
-            json.dumps([*self._build_entities(), *self._build_former_host_entities()])
-        )
+        self._named_hosts = named_hosts or self._build_named_hosts()
         self._view_rights: dict[str, ViewRights] = {}
         # A policy never changes, so a ruling depends only on the request.
         self._get_hosts_ruling = lru_cache(64)(self._compute_hosts_ruling)
-        self._get_agent_entities = lru_cache(64)(self._build_agent_entities)
-        self._rulings: dict[tuple[str, ...], Ruling] = {}
+        self._rulings: dict[tuple[Hashable, ...], Ruling] = {}
+        # The last copy of each kind, with what it was made for: the gate asks for the same again.
+        self._copies: dict[str, tuple[object, Policy]] = {}
 
     def find_person(self, person_id: str) -> Person | None:
         return self.organisation.people.get(person_id)
@@ -220,12 +222,11 @@ class Policy:
 
     def list_people_allowed(self, order: Order, *, except_person: str) -> list[str]:
         """Return the names of all people who may do this, except for one person."""
-        people = self.organisation.people.values()
-        return [
-            one.name
-            for one in people
-            if one.id != except_person and self.get_order_ruling(one.id, order).allowed
-        ]
+        people = self.organisation.people
+        allowed = self._select_people(
+            people, lambda person: self.get_order_ruling(person, order).allowed
+        )
+        return [people[person].name for person in allowed if person != except_person]
 
     @property
     def rules(self) -> Rules:
@@ -241,28 +242,49 @@ class Policy:
         """What the rules depend on: attributes by name, and entities such as `Host::lb1`."""
         return self._rules.mentioned
 
-    def group_alike_entities(
-        self, kind: str, mentions: frozenset[str] | None = None
-    ) -> dict[str, str]:
-        """Return, by name, a key that is the same for entities with the same rulings.
+    @cached_property
+    def person_likenesses(self) -> Mapping[str, Hashable]:
+        """For each person a key that is the same for people with the same rulings.
 
-        An entity that a rule names has a key of its own.
-
-        Args:
-            kind: `Person` or `Host`.
-            mentions: What some of the rules depend on; None for all rules.
+        Their rulings on requests of others are the same. A person whom a rule names has a key of
+        their own.
         """
-        mentions = self.mentions if mentions is None else mentions
-        keys: dict[str, str] = {}
-        for entity in cast("list[dict[str, Any]]", self._build_entities()):
-            if entity["uid"]["type"] == kind:
-                name: str = entity["uid"]["id"]
-                attributes = {
-                    key: value for key, value in entity["attrs"].items() if key in mentions
-                }
-                own_name = name if f"{kind}::{name}" in mentions else ""
-                keys[name] = json.dumps([attributes, entity["parents"], own_name])
-        return keys
+        is_name_used = "name" in self.mentions
+        return {
+            one.id: (
+                frozenset(one.roles),
+                frozenset(self._owned_areas.get(one.id, ())),
+                one.name if is_name_used else "",
+                one.id if f"Person::{one.id}" in self.mentions else "",
+            )
+            for one in self.organisation.people.values()
+        }
+
+    def _group_hosts(self, mentions: frozenset[str]) -> Mapping[str, Hashable]:
+        """Return for each host a key that is the same for hosts with the same rulings.
+
+        A host that a rule names has a key of its own. mentions: what the rules depend on.
+        """
+        return {
+            host.name: (
+                host.area,
+                host.tags if "tags" in mentions else frozenset[str](),
+                host.name if f"Host::{host.name}" in mentions else "",
+            )
+            for host in self.inventory
+        }
+
+    def _select_people(self, people: Iterable[str], ask: Callable[[str], bool]) -> list[str]:
+        """Return the people for whom *ask* is true; it is asked once for all who are alike."""
+        answers: dict[Hashable, bool] = {}
+        selected: list[str] = []
+        for person in people:
+            likeness = self.person_likenesses[person]
+            if likeness not in answers:
+                answers[likeness] = ask(person)
+            if answers[likeness]:
+                selected.append(person)
+        return selected
 
     def has_protected(self, legs: Collection[Leg]) -> bool:
         """Return whether a fault tree may protect one of these legs."""
@@ -292,17 +314,24 @@ class Policy:
         return events
 
     @cached_property
-    def host_likenesses(self) -> Mapping[str, str]:
+    def host_likenesses(self) -> Mapping[str, Hashable]:
         """For each host a key that is the same for hosts with the same rulings and time zone.
 
         An enrolled host has other rulings, whatever the rules say.
         """
-        keys = self.group_alike_entities("Host")
-        hosts = {name: self.inventory[name] for name in keys}
+        keys = self._group_hosts(self.mentions)
         return {
-            name: f"{keys[name]} {host.zone} {host.signed} {host.unsigned}"
-            for name, host in hosts.items()
+            one.name: (keys[one.name], one.zone, one.signed, one.unsigned)
+            for one in self.inventory
         }
+
+    @cached_property
+    def _viewed_host_groups(self) -> Sequence[Sequence[str]]:
+        """The hosts in groups for which the rules on viewing decide equally."""
+        groups: dict[Hashable, list[str]] = defaultdict(list)
+        for host, key in self._group_hosts(self._rules.view_rules.mentioned).items():
+            groups[key].append(host)
+        return [*groups.values()]
 
     def with_hosts_and_freezes(self, hosts: Sequence[Host], freezes: FreezeList) -> "Policy":
         """Return this policy with additional hosts and with other freezes."""
@@ -312,6 +341,9 @@ class Policy:
 
     def without_people(self, banned_people: Collection[str]) -> "Policy":
         """Return this policy without banned people."""
+        return self._keep_copy("people", frozenset(banned_people), self._remove_people)
+
+    def _remove_people(self, banned_people: Collection[str]) -> "Policy":
         organisation = self.organisation
         people = {
             name: one for name, one in organisation.people.items() if name not in banned_people
@@ -329,16 +361,30 @@ class Policy:
 
     def with_margins(self, read_margin: ReadMargin) -> "Policy":
         """Return this policy with what reads the margin that a run leaves."""
-        return self._copy(read_margin=read_margin)
+        return self._keep_copy(
+            "margins", read_margin, lambda reader: self._copy(read_margin=reader)
+        )
 
     def with_duties(self, duties: Mapping[str, Duty]) -> "Policy":
         """Return this policy with the roles of the people who are on duty, by calendar."""
+        return self._keep_copy("duties", duties, self._add_duties)
+
+    def _add_duties(self, duties: Mapping[str, Duty]) -> "Policy":
         people = {
-            name: one.model_copy(update={"roles": self._list_roles(one, duties)})
+            name: one
+            if (roles := self._list_roles(one, duties)) == tuple(one.roles)
+            else one.model_copy(update={"roles": roles})
             for name, one in self.organisation.people.items()
         }
         organisation = self.organisation.model_copy(update={"people": people})
         return self._copy(organisation=organisation, duties=duties)
+
+    def _keep_copy(self, kind: str, given: Given, build: Callable[[Given], "Policy"]) -> "Policy":
+        """Return the copy of this kind, which is built again only if *given* is another."""
+        known = self._copies.get(kind)
+        if known is None or known[0] != given:
+            known = self._copies[kind] = (given, build(given))
+        return known[1]
 
     def _list_roles(self, person: Person, duties: Mapping[str, Duty]) -> Sequence[str]:
         """Return the roles of people.yaml, and those of calendars by which a person is on duty."""
@@ -432,6 +478,8 @@ class Policy:
             "calendars": self.calendars,
             "duties": self.duties,
             "warnings": self.warnings,
+            # They depend on the inventory alone.
+            "named_hosts": None if "inventory" in changes else self._named_hosts,
         }
         return Policy(**{**parts, **changes})
 
@@ -443,7 +491,7 @@ class Policy:
         if person not in self.organisation.people:
             return Ruling(allowed=False, policy_notes=(f"{person} is not in the policy",))
         return self._rules.compute_order_ruling(
-            self._entities, person=person, order=order, is_own=is_own
+            self._build_entities(person), person=person, order=order, is_own=is_own
         )
 
     def list_freeze_periods(self, now: datetime) -> list[FreezePeriod]:
@@ -495,12 +543,9 @@ class Policy:
     def _build_view_rights(self, person: str, principals: Sequence[str] = ()) -> ViewRights:
         """principals: those who all need the right; the person alone by default."""
         rules = self._rules.view_rules
-        groups: dict[str, list[str]] = {}
-        for host, key in self.group_alike_entities("Host", rules.mentioned).items():
-            groups.setdefault(key, []).append(host)
         return ViewRights(
             person,
-            host_groups=[*groups.values()],
+            host_groups=self._viewed_host_groups,
             areas=[*self.organisation.areas],
             runbooks=rules.runbooks if "runbook" in rules.mentioned else None,
             compares_runbooks_only=rules.compares_runbooks_only,
@@ -538,7 +583,7 @@ class Policy:
             return Ruling(allowed=False, policy_notes=(f"{person} is not in the policy",))
         known = self.inventory.hosts.get(host)
         return self._rules.compute_ruling(
-            self._get_entities(person),
+            self._build_entities(person, host),
             person=person,
             action="view",
             host=host,
@@ -669,19 +714,25 @@ class Policy:
         known = self.organisation.people.get(person)
         if known is None:
             return frozenset()
-        owned = (area for area in self.organisation.areas.values() if person in area.owners)
+        areas = self._owned_areas.get(person, ())
         return frozenset(
-            [*(f"role:{role}" for role in known.roles), *(f"area:{area.name}" for area in owned)]
+            [*(f"role:{role}" for role in known.roles), *(f"area:{area}" for area in areas)]
         )
 
     def list_approvers(self, request: PolicyRequest, ruling: Ruling) -> list[Person]:
         """Return everyone who can approve the request, sorted by name."""
-        approvers = [
-            person
-            for person in self.organisation.people.values()
-            if self.get_approval_ruling(person.id, request, ruling).allowed
-        ]
-        return sorted(approvers, key=lambda person: person.name)
+        people = self.organisation.people
+        able = self.select_approvers(people, request, ruling)
+        return sorted((people[person] for person in able), key=lambda person: person.name)
+
+    def select_approvers(
+        self, people: Iterable[str], request: PolicyRequest, ruling: Ruling
+    ) -> list[str]:
+        """Return those of these people of the policy who can approve the request."""
+        return self._select_people(
+            (person for person in people if not request.is_made_by(person)),
+            lambda person: self.get_approval_ruling(person, request, ruling).allowed,
+        )
 
     def describe_approver_groups(self, requirements: ApprovalRequirements) -> str:
         """Return the groups in words: "the owners of the edge"."""
@@ -718,7 +769,7 @@ class Policy:
 
     def _compute_hosts_ruling(self, person: str, action: str, request: PolicyRequest) -> Ruling:
         # One host is evaluated for all hosts with the same rulings.
-        first: dict[str, str] = {}
+        first: dict[Hashable, str] = {}
         for host in request.hosts:
             first.setdefault(self.host_likenesses.get(host, host), host)
         rulings = {
@@ -760,14 +811,15 @@ class Policy:
         values = tuple(
             str(value) for name, value in context.items() if name != "now" or name in self.mentions
         )
-        cache_key = (person, action, request.host, str(request.is_review_overdue), *values)
+        likeness = self.person_likenesses.get(person, person)
+        cache_key = (likeness, action, request.host, request.is_review_overdue, *values)
         cached = self._rulings.get(cache_key)
         if cached is not None:
             return cached
         if len(self._rulings) >= _MAX_CACHED_RULINGS:
             self._rulings.clear()
         self._rulings[cache_key] = ruling = self._rules.compute_ruling(
-            self._get_entities(person),
+            self._build_entities(person, request.host),
             person=person,
             action=action,
             host=request.host,
@@ -807,50 +859,58 @@ class Policy:
         """Return whether this is a person of the policy, or an agent: the policy lists none."""
         return principal in self.organisation.people or is_agent(principal)
 
-    def _get_entities(self, principal: str) -> cedarpy.Entities:
-        return self._get_agent_entities(principal) if is_agent(principal) else self._entities
-
-    def _build_agent_entities(self, agent_id: str) -> cedarpy.Entities:
-        name = get_agent_name(agent_id)
-        agent: dict[str, object] = {
-            "uid": {"type": "Agent", "id": name},
-            "attrs": {"name": name},
-            "parents": [],
-        }
-        return cedarpy.Entities.from_json_str(
-            json.dumps([agent, *self._build_entities(), *self._build_former_host_entities()])
+    def _build_entities(self, principal: str, host: str = "") -> cedarpy.Entities:
+        """Return the entities on which a ruling depends: these two, and those that rules name."""
+        people = [self._build_person_entity(named) for named in self._named_people]
+        if is_agent(principal):
+            people.append(_build_agent_entity(get_agent_name(principal)))
+        elif f"Person::{principal}" not in self.mentions and (one := self.find_person(principal)):
+            people.append(self._build_person_entity(one))
+        return self._named_hosts.with_added_json_str(
+            json.dumps([*people, *self._list_host_entities([host])])
         )
 
-    def _build_entities(self) -> list[dict[str, object]]:
-        """Return the entities in Cedar's JSON form."""
-        people = [
-            self._build_person_entity(person) for person in self.organisation.people.values()
-        ]
-        return people + [
-            _build_host_entity(name=host.name, area=host.area, tags=host.tags)
-            for host in self.inventory
-        ]
+    def _build_named_hosts(self) -> cedarpy.Entities:
+        """Return the entities of the hosts that rules name, in Cedar's form."""
+        named = [host for host in self.inventory.hosts if f"Host::{host}" in self.mentions]
+        return cedarpy.Entities.from_json_str(json.dumps([*self._list_host_entities(named)]))
 
-    def _build_former_host_entities(self) -> list[dict[str, object]]:
-        """Return the entities of hosts that were removed from the inventory: only their area."""
-        areas = ["", *self.organisation.areas]
-        return [
-            _build_host_entity(name=name_former_host(area), area=area, tags=frozenset[str]())
-            for area in areas
-        ]
+    def _list_host_entities(self, names: Iterable[str]) -> Iterator[dict[str, object]]:
+        """Yield the entities of hosts. Of a removed host, only the area is known."""
+        former = {name_former_host(area): area for area in ("", *self.organisation.areas)}
+        for name in names:
+            if host := self.inventory.hosts.get(name):
+                yield _build_host_entity(name=name, area=host.area, tags=host.tags)
+            elif name in former:
+                yield _build_host_entity(name=name, area=former[name], tags=frozenset[str]())
+
+    @cached_property
+    def _named_people(self) -> Sequence[Person]:
+        """The people whom rules name."""
+        people = self.organisation.people.values()
+        return [one for one in people if f"Person::{one.id}" in self.mentions]
+
+    @cached_property
+    def _owned_areas(self) -> Mapping[str, Sequence[str]]:
+        """The areas of each person who owns one."""
+        owned: dict[str, list[str]] = defaultdict(list)
+        for area in self.organisation.areas.values():
+            for owner in area.owners:
+                owned[owner].append(area.name)
+        return owned
 
     def _build_person_entity(self, person: Person) -> dict[str, object]:
         roles = [{"type": "Role", "id": role} for role in person.roles]
-        owned = [
-            {"type": "Owners", "id": area.name}
-            for area in self.organisation.areas.values()
-            if person.id in area.owners
-        ]
+        owned = [{"type": "Owners", "id": area} for area in self._owned_areas.get(person.id, ())]
         return {
             "uid": {"type": "Person", "id": person.id},
             "attrs": {"name": person.name},
             "parents": roles + owned,
         }
+
+
+def _build_agent_entity(name: str) -> dict[str, object]:
+    return {"uid": {"type": "Agent", "id": name}, "attrs": {"name": name}, "parents": []}
 
 
 def _assume_least_margin(_tx: Any, policy: Policy, run: Run) -> int:
