@@ -28,6 +28,7 @@ from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.audit import checkpoints, followed_log, verification
 from bot.audit.spool import Spool
 from bot.audit.syslog import LogServer
+from bot.audit.witnesses import Witnesses
 from bot.auth import secret_box
 from bot.db import data_directory, home_queue, migrations, outbox, roles
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable, lock_data_directory
@@ -38,7 +39,12 @@ from bot.execution.local_dispatch import LocalDispatcher
 from bot.execution.procrastinate_dispatch import ProcrastinateDispatcher
 from bot.execution.scheduler import Scheduler
 from bot.feature import ServerContext, ServerPart
-from bot.health import ServiceHealth, check_signing_keys, check_signing_page
+from bot.health import (
+    ServiceHealth,
+    check_signing_keys,
+    check_signing_page,
+    check_witness_count,
+)
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS
@@ -47,6 +53,7 @@ from bot.maintenance.housekeeping import Housekeeping, Witness
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
+from bot.model.verifier_keys import parse_witnesses
 from bot.observability import TraceMiddleware, list_login_secrets, set_up_logging
 from bot.policy import Policy, PolicyDirectory
 from bot.queries import own_runbooks
@@ -211,7 +218,10 @@ def build_foundation(
     policies = PolicyDirectory(settings.policy, on_load=apply_policy, owners=list_trusted_owners())
     policies.get_policy()
     spool = Spool(settings.data / f"changelog{file_suffix}.spool")
-    housekeeping = Housekeeping(database, spool=spool, witnesses=_create_witnesses(settings))
+    cosigners = Witnesses(database, parse_witnesses(settings.witnesses))
+    housekeeping = Housekeeping(
+        database, spool=spool, witnesses=_create_witnesses(settings), cosigners=cosigners
+    )
     hooks = features.load_hooks()
     known_policy = PolicyWithFacts(policies, database, hooks.policy_facts)
     active_policy = PolicyWithoutBanned(known_policy, database)
@@ -230,6 +240,7 @@ def build_foundation(
         sites=sites,
         rate_limits=RateLimits.from_person_limit(settings.requests_a_minute),
         installation=urlsplit(settings.address).netloc,
+        witnesses=cosigners,
         hooks=hooks,
     )
     return Foundation(
@@ -571,6 +582,7 @@ def build_service(
         lambda: connections.open_count,
         connections.closed_by_reason.copy,
         lambda: foundation.connector.drop_count,
+        foundation.housekeeping.list_witness_states,
     )
     asgi.router.routes.append(Route("/metrics", build_metrics_endpoint(api_parts, gauges)))
     asgi.mount("/api/v1", build_api(api_parts))
@@ -606,8 +618,10 @@ def _create_service_health(
         (
             partial(check_signing_page, settings.address, settings.signing_page),
             check_signing_keys,
+            partial(check_witness_count, len(parse_witnesses(settings.witnesses))),
             *features.load_checks(),
         ),
+        list_witness_states=foundation.housekeeping.list_witness_states,
     )
 
 

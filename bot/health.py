@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.audit import change_log
+from bot.audit.witnesses import WitnessState
 from bot.db import host_contacts, leases, procrastinate_queue, stats
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.check_result import (
@@ -78,6 +79,20 @@ def check_signing_keys(tx: Transaction, policy: Policy) -> Iterator[CheckResult]
         yield create_ok_result("Signing keys", f"{format_count(keys, 'key')} of {message}")
 
 
+def check_witness_count(
+    configured: int, _tx: Transaction, policy: Policy
+) -> Iterator[CheckResult]:
+    """Say if a rule requires more witnesses than the settings name. configured: their number."""
+    required = policy.most_witnesses
+    if required > configured:
+        count = format_count(required, "witness", plural="witnesses")
+        yield create_error_result(
+            "Witnesses",
+            f"a rule requires {count} (@witnessed), and KEYTURN_WITNESSES names {configured}: "
+            "what it permits waits. Add witnesses there",
+        )
+
+
 def _count_nothing() -> Mapping[str, int]:
     return {}
 
@@ -99,6 +114,8 @@ class ServiceHealth:
     """Of the features."""
     clock: Callable[[], float] = time.time
     """Returns seconds since 1970."""
+    list_witness_states: Callable[[], Sequence[WitnessState]] = tuple
+    """Returns what is known of the witnesses that cosign the log."""
 
     def list_results(self) -> list[CheckResult]:
         """Run all checks, the database first: most of the others need it."""
@@ -176,13 +193,21 @@ class ServiceHealth:
         if not entries_by_witness:
             yield create_warning_result(
                 "Witnesses",
-                "none: set KEYTURN_WITNESS or KEYTURN_SYSLOG to detect a truncated change log",
+                "none: set KEYTURN_WITNESSES, KEYTURN_WITNESS or KEYTURN_SYSLOG to detect a "
+                "truncated change log",
             )
+        problems = {
+            one.name: one.problem for one in self.list_witness_states() if one.level != "ok"
+        }
         for name, entries in entries_by_witness.items():
             message = "has all entries"
             if entries:
                 message = f"lacks {format_count(entries, 'entry', plural='entries')}"
-            yield create_ok_result(f"Witness {name}", message)
+            yield (
+                create_error_result(f"Witness {name}", problems[name])
+                if name in problems
+                else create_ok_result(f"Witness {name}", message)
+            )
 
     def _check_spool(self) -> Iterator[CheckResult]:
         if self.spool is None:

@@ -52,6 +52,8 @@ class Settings(BaseSettings):
     request_hours: how long a request waits for approvals, approval_hours: then for its turn.
     reminder_minutes: after how long approvers are reminded, unless a rule has @remind.
     witness: a file for checkpoints, on another disk or machine.
+    witnesses: servers that cosign the change log, each its verifier key and its address, separated
+    by commas.
     syslog: a log server for checkpoints: udp://host[:port], tcp://host[:port] or unix:///dev/log.
     mail_…: notices by e-mail, enabled by a server, host[:port]: the sender's address, the
     encryption, and a user with the file of the password.
@@ -95,6 +97,7 @@ class Settings(BaseSettings):
     oidc_keys: str = ""
     requests_a_minute: Annotated[int, Field(ge=1, le=10_000)] = 60
     witness: Path | None = None
+    witnesses: str = ""
     syslog: str = ""
     mail_server: str = ""
     mail_from: str = ""
@@ -146,6 +149,15 @@ class Settings(BaseSettings):
                     f"{one.strip()!r} is not an address or network such as 192.0.2.7 or 10.0.0.0/8"
                 ) from None
         return proxies
+
+    @field_validator("witnesses")
+    @classmethod
+    def _validate_witnesses(cls, text: str) -> str:
+        if text:
+            from bot.model.verifier_keys import parse_witnesses
+
+            parse_witnesses(text)
+        return text
 
     @field_validator("syslog")
     @classmethod

@@ -1,7 +1,7 @@
 """Metrics for Prometheus, computed for each scrape from the change log and the database."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -20,6 +20,7 @@ from bot.api.auth import (
 )
 from bot.api.deps import ApiParts
 from bot.audit import change_log, events
+from bot.audit.witnesses import WitnessState
 from bot.db import stats
 from bot.db.database import StoreUnavailable
 from bot.integrations import webhook_queue
@@ -54,6 +55,8 @@ class Gauges:
     """HTTP connections that Keyturn closed itself, by reason."""
     closed_ssh_connections: Callable[[], int] = lambda: 0
     """SSH connections that Keyturn closed because the host flooded it or broke the protocol."""
+    witness_states: Callable[[], Sequence[WitnessState]] = tuple
+    """What is known of the witnesses that cosign the log."""
 
 
 class Metrics:
@@ -205,6 +208,12 @@ class _CurrentState(Collector):
         for witness, entries in self._gauges.unwitnessed_entries().items():
             lag.add_metric([witness], entries)
         yield lag
+        up = GaugeMetricFamily(
+            "keyturn_witness_up", "1 while a witness cosigns the change log.", labels=["witness"]
+        )
+        for state in self._gauges.witness_states():
+            up.add_metric([state.name], float(state.level == "ok"))
+        yield up
 
     def _collect_stored(self) -> Iterator[Metric]:
         try:

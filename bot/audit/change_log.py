@@ -8,7 +8,7 @@ holds the hash of its leaf, and complete tiles are stored: any root follows from
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from json.encoder import encode_basestring
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -25,7 +25,7 @@ from bot.audit.checkpoints import (
     sign_checkpoint,
 )
 from bot.audit.event_type import Event, parse_event, parse_facts
-from bot.db import idempotency, tables, view_conditions
+from bot.db import cosignatures, idempotency, tables, view_conditions
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model.agents import is_agent
 from bot.model.canonical import Canonical, encode_canonical
@@ -426,6 +426,26 @@ def prove_inclusion(tx: Transaction, seq: int, size: int) -> list[bytes]:
     return path[::-1]
 
 
+def prove_consistency(tx: Transaction, old_size: int, size: int) -> list[bytes]:
+    """Return the proof that the tree continues that of an older size (RFC 6962, section 2.1.2).
+
+    Raises LogAlteredError if a hash is missing.
+    """
+    proof: list[bytes] = []
+    first, end, is_known = 0, size, True
+    while 0 < old_size < end:
+        middle = first + (1 << (end - first - 1).bit_length() - 1)
+        if old_size <= middle:
+            proof.append(_build_subtree(tx, middle, end).root)
+            end = middle
+        else:
+            proof.append(_build_subtree(tx, first, middle).root)
+            first, is_known = middle, False
+    if not is_known:
+        proof.append(_build_subtree(tx, first, end).root)
+    return proof[::-1]
+
+
 def read_hashes(tx: Transaction, level: int, first: int, end: int) -> list[bytes]:
     """Return the hashes of a level from the position *first* up to, but without, *end*.
 
@@ -662,3 +682,35 @@ def read_checkpoints(tx: Transaction) -> Generator[tuple[int, Checkpoint | None]
     with tx.sql.execute(query.execution_options(yield_per=2000)) as found:
         for row in found:
             yield row.size, parse_note(str(row.note), row.at)
+
+
+def read_cosigned_checkpoints(tx: Transaction) -> Generator[tuple[int, Checkpoint | None]]:
+    """Yield what read_checkpoints() yields, with the cosignatures of witnesses."""
+    cosigned = cosignatures.iterate_cosignatures(tx)
+    size, line = next(cosigned, (0, ""))
+    for at, point in read_checkpoints(tx):
+        lines = list[str]()
+        while 0 < size <= at:
+            lines += [line] if size == at else []
+            size, line = next(cosigned, (0, ""))
+        yield at, replace(point, cosignatures=tuple(lines)) if point and lines else point
+
+
+def add_cosignatures(tx: Transaction, point: Checkpoint) -> Checkpoint:
+    """Return a checkpoint with the cosignatures of witnesses."""
+    return replace(point, cosignatures=cosignatures.list_cosignatures(tx, point.size))
+
+
+def get_checkpoint_to_prove(tx: Transaction, seq: int) -> Checkpoint | None:
+    """Return the newest checkpoint that witnesses cosigned, if it covers an entry; or the newest.
+
+    None if no checkpoint covers it.
+    """
+    size = cosignatures.get_newest_size(tx)
+    query = select(tables.checkpoint).where(tables.checkpoint.c.size == size)
+    row = tx.sql.execute(query).first() if size >= seq else None
+    point = parse_note(row.note, row.at) if row else None
+    if point is not None:
+        return add_cosignatures(tx, point)
+    newest = get_newest_checkpoint(tx)
+    return newest if newest is not None and newest.size >= seq else None

@@ -13,15 +13,13 @@ import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 
 from bot.model.errors import InvalidRequestError
 from bot.model.merkle import Tree
 from bot.model.signing import SigningKey, is_signature_valid
+from bot.model.verifier_keys import ED25519, VerifierKey
 
-# The algorithm of Ed25519 in a signed note.
-_ED25519 = b"\x01"
 _KEY_ID_BYTES = 4
 
 
@@ -39,6 +37,8 @@ class Checkpoint:
     """Microseconds since 1970, UTC. Not part of what is signed."""
     signatures: tuple[str, ...]
     """Each in base64: four bytes that identify the key, and the signature."""
+    cosignatures: tuple[str, ...] = ()
+    """Of witnesses, each as a line of the note."""
 
     @property
     def text(self) -> str:
@@ -48,7 +48,8 @@ class Checkpoint:
     @property
     def note(self) -> str:
         """The checkpoint as other tools read it."""
-        return f"{self.text}\n" + "".join(f"— {self.origin} {one}\n" for one in self.signatures)
+        ours = "".join(f"— {self.origin} {one}\n" for one in self.signatures)
+        return f"{self.text}\n{ours}{''.join(self.cosignatures)}"
 
     @property
     def line(self) -> str:
@@ -120,8 +121,7 @@ def is_signed_by(checkpoint: Checkpoint, public_key: str) -> bool:
 
 def identify_key(origin: str, public_key: str) -> bytes:
     """Return the four bytes that begin each signature of this key."""
-    named = origin.encode() + b"\n" + _ED25519 + bytes.fromhex(public_key)
-    return sha256(named).digest()[:_KEY_ID_BYTES]
+    return VerifierKey(origin, ED25519, public_key).id
 
 
 def parse_note(note: str, at: int = 0) -> Checkpoint | None:

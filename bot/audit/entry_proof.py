@@ -25,8 +25,8 @@ class NoSuchEntry(DomainError):
 def build_proof(tx: Transaction, seq: int) -> str:
     """Return the proof of an entry. Raises NoSuchEntry and LogAlteredError."""
     entry = _get_entry(tx, seq)
-    point = change_log.get_newest_checkpoint(tx)
-    if point is None or point.size < seq:
+    point = change_log.get_checkpoint_to_prove(tx, seq)
+    if point is None:
         raise LogAlteredError(f"no checkpoint signs entry {seq}")
     tree = change_log.build_tree_of(tx, point)
     content = change_log.encode_entry([*vars(entry).values()])

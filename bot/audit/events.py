@@ -419,6 +419,23 @@ class OnHold(Event, kind="on hold", shown=EventText("Waits", "{waits}", Tone.PEN
         return describe_waiting(waiting)
 
 
+class NotWitnessed(
+    Event,
+    kind="not witnessed",
+    shown=EventText(
+        "Started without witnesses", "Break-glass is active. Away: {names}", Tone.WARNING, "alert"
+    ),
+):
+    """A run with break-glass began although witnesses that its rules require did not answer."""
+
+    required: int
+    away: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> str:
+        return ", ".join(self.away) or "too few witnesses are configured"
+
+
 class _ByWorker(Event):
     worker: str = ""
     fence: int = 0

@@ -89,7 +89,7 @@ def iterate_export(tx: Transaction) -> Generator[dict[str, Any]]:
 
     `output` if it binds output, None once erased; `checkpoint` if one has it as its newest entry.
     """
-    outputs, checkpoints = output.iterate_all_output(tx), change_log.read_checkpoints(tx)
+    outputs, checkpoints = output.iterate_all_output(tx), change_log.read_cosigned_checkpoints(tx)
     bound = next(outputs, None)
     size, point = next(checkpoints, (0, None))
     for entry in change_log.read_whole_log(tx):

@@ -19,6 +19,7 @@ from bot.model import signing
 from bot.model.merkle import Tree
 from bot.model.progress import BeginStage, begin_silent_stage, iterate_with_progress
 from bot.model.signing import SigningKey
+from bot.model.verifier_keys import ED25519, VerifierKey
 from connectors.errors import DomainError
 
 # The indexes of the members of a row that verification reads; an index is faster than a name.
@@ -213,6 +214,14 @@ def verify_newest_entries(
         return Verification(first - 1, "", broken=first, why=error.reason)
     found = Verification(size, root, key, keys=(key,))
     return _compare_with_witnesses(tx, found, roots, witnesses)
+
+
+def get_verifier_key(tx: Transaction) -> VerifierKey | None:
+    """Return the name of the log with the key that signs it now; None without one."""
+    first, newest = change_log.get_first_entry(tx), _get_newest_key(tx)
+    if first is None or not newest:
+        return None
+    return VerifierKey(name_log(change_log.get_added_key(first)), ED25519, newest)
 
 
 def _get_newest_key(tx: Transaction) -> str:

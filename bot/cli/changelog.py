@@ -263,14 +263,23 @@ def _build_event_row(
     show_default=True,
     help="jsonl includes the output of hosts; docs/verify_changelog.py reads it.",
 )
+@click.option(
+    "--tiles",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write files for tools of others into this directory instead: C2SP tlog-tiles.",
+)
 @pass_environment_only
-def export_entries(environment: CommandEnvironment, *, form: str) -> None:
+def export_entries(environment: CommandEnvironment, *, form: str, tiles: Path | None) -> None:
     """Print every entry on one line: JSON, CSV for spreadsheets, or syslog (RFC 5424).
 
     The export is recorded in the change log. CSV cells are escaped so that none is a formula.
 
     For example: keyturn changelog export --format csv > changelog.csv
     """
+    if tiles is not None:
+        _export_tiles(environment, tiles)
+        return
     from bot.audit import change_log, formats
     from bot.audit.events import LogExported
     from bot.audit.formats import iterate_export
@@ -296,6 +305,19 @@ def export_entries(environment: CommandEnvironment, *, form: str) -> None:
                     sys.stdout.write("".join(batch))
                     advance(len(batch))
                 sys.stdout.flush()
+
+
+def _export_tiles(environment: CommandEnvironment, directory: Path) -> None:
+    from bot.audit import change_log, tile_tree
+    from bot.audit.events import LogExported
+
+    with environment.open_database() as database:
+        _record_or_warn(database, LogExported(login=getpass.getuser(), format="tiles"))
+        with database.reading() as tx:
+            stage = show_progress()("exporting", lambda: change_log.get_head(tx)[0])
+            with stage as advance:
+                point = tile_tree.write_tiles(tx, directory, advance)
+    click.echo(f"{point.size} entries in {directory}; root {point.root}")
 
 
 def _is_output_a_file() -> bool:
@@ -381,6 +403,22 @@ def verify_log(environment: CommandEnvironment, *, witnesses: tuple[Path, ...], 
     else:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
     sys.exit(FAILED if verdict.broken is not None else 0)
+
+
+@click.command("key")
+@pass_environment_only
+def print_key(environment: CommandEnvironment) -> None:
+    """Print the verifier key of the log, for witnesses and tools of others.
+
+    It is the key that signs now, in the format signed-note of C2SP.
+    """
+    from bot.audit import verification
+
+    with environment.open_database() as database, database.reading() as tx:
+        key = verification.get_verifier_key(tx)
+    if key is None:
+        exit_with_error("the change log has no key yet: start Keyturn first", NOT_FOUND)
+    click.echo(key.text)
 
 
 @click.command("rotate-key")
@@ -552,6 +590,7 @@ COMMANDS = (
     show_log,
     export_entries,
     prove_entry,
+    print_key,
     verify_log,
     rotate_key,
     acknowledge_loss,

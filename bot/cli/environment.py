@@ -101,6 +101,7 @@ def read_installation() -> "Installation":
     given = read_settings()
     from bot.maintenance.installation import Installation
     from bot.model.redaction import Redactor
+    from bot.model.verifier_keys import parse_witnesses
     from bot.settings import find_misspelt_settings
 
     return Installation(
@@ -112,6 +113,7 @@ def read_installation() -> "Installation":
         redactor=Redactor(given.secrets),
         base_url=given.base_url.rstrip("/"),
         witness=given.witness,
+        witnesses=parse_witnesses(given.witnesses),
         slack_api=given.slack_api,
         slack_bot_token=given.slack_bot_token.get_secret_value(),
         slack_app_token=given.slack_app_token.get_secret_value(),

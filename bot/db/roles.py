@@ -8,7 +8,16 @@ from bot.db.database import Database
 from bot.model.errors import InvalidRequestError
 
 APPEND_ONLY = ("entry", "checkpoint", "tile")
-_READABLE = (*APPEND_ONLY, "output", "run", "decision", "step", "search_word", "fire")
+_READABLE = (
+    *APPEND_ONLY,
+    "cosignature",
+    "output",
+    "run",
+    "decision",
+    "step",
+    "search_word",
+    "fire",
+)
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 _EXCESS_RIGHTS = """

@@ -212,6 +212,20 @@ checkpoint = Table(
     Column("note", Text, nullable=False),
 )
 
+# The signatures of witnesses under checkpoints. line: of the signed note.
+cosignature = Table(
+    "cosignature",
+    metadata,
+    Column(
+        "size",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("witness", String(200), primary_key=True),
+    Column("line", Text, nullable=False),
+)
+
 # The roots of complete tiles: of 256 entries, or of 256 tiles of the level below.
 tile = Table(
     "tile",

@@ -14,6 +14,7 @@ from bot.execution import follow_up, gate, recovery
 from bot.execution.intent import StepIntent
 from bot.execution.live_output import LiveOutputWriter
 from bot.execution.planner import compute_remaining
+from bot.execution.witnessing import wait_for_witnesses
 from bot.model.plan import RemainingWork
 from bot.model.run import RefusedBy, Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
@@ -169,6 +170,8 @@ class Executor:
             on_output,
         ):
             hooks = RunHooks(lambda: self._context.lease_keeper.check_lease(held_lease), on_output)
+            if why := wait_for_witnesses(self._context, intent, held_lease, self._closing):
+                return StepOutcome(StepState.FAILED, error=why)
             try:
                 return self._send_step(intent, held_lease, hooks)
             except HostError as error:

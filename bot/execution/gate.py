@@ -6,7 +6,7 @@ request the run, whose approvals are valid and for how long, what was approved, 
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.audit import change_log, events, evidence
 from bot.db import break_glass, leases, locks, priority, runs, stops
@@ -78,13 +78,13 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
             return None
         try:
             policy = _get_policy(context)
-            authorise_run(context, tx, run, policy)
+            counted = authorise_run(context, tx, run, policy)
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
-        freeze = find_blocking_freeze(tx, run, policy)
-        if freeze is not None:
-            record_waiting(tx, run, freeze)
+        held = _find_hold(context, tx, run, policy, counted)
+        if held is not None:
+            record_waiting(tx, run, held)
             return None
         first = priority.get_urgent_run(tx, run.host)
         if (
@@ -144,10 +144,10 @@ def pass_gate(
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
-        freeze = find_blocking_freeze(tx, run, policy)
-        if freeze is not None:
+        held = _find_hold(context, tx, run, policy, counted)
+        if held is not None:
             release_host_lock(context, tx, run)
-            record_waiting(tx, runs.move_run(tx, run, State.QUEUED), freeze)
+            record_waiting(tx, runs.move_run(tx, run, State.QUEUED), held)
             return None
         # Last, since other runs that touch the same services wait for it from here.
         try:
@@ -171,7 +171,23 @@ def pass_gate(
         )
         intent = record_step_intent(tx, running, claimed_run.held_lease, 1)
         announce_run_change(tx, run)
-        return intent
+        return replace(intent, required_witnesses=counted.ruling.requirements.required_witnesses)
+
+
+def _find_hold(
+    context: WorkflowContext, tx: Transaction, run: Run, policy: Policy, counted: ApprovalCount
+) -> Waiting | None:
+    """Return the freeze or the witnesses for which an approved run waits; None to go on."""
+    freeze = find_blocking_freeze(tx, run, policy)
+    if freeze is not None:
+        return freeze
+    required = counted.ruling.requirements.required_witnesses
+    if not required:
+        return None
+    away = context.witnesses.list_away(required) if context.witnesses else ()
+    if away is None or break_glass_rules.is_break_glass_active(tx, policy, run):
+        return None
+    return Waiting(WaitingFor.WITNESSES, ", ".join(away))
 
 
 def find_blocking_freeze(tx: Transaction, run: Run, policy: Policy) -> Waiting | None:

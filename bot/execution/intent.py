@@ -42,6 +42,8 @@ class StepIntent:
     checkpoint: Checkpoint
     """The checkpoint of the change log with the intent."""
     marker: StepMarker
+    required_witnesses: int = 0
+    """How many witnesses have to cosign the checkpoint before the step is sent."""
 
 
 def record_step_intent(

@@ -17,6 +17,7 @@ from bot.features import (
     tickets,
     wait_report,
     webhooks,
+    witness,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ FEATURES: Sequence[Feature] = (
     tickets.FEATURE,
     wait_report.FEATURE,
     webhooks.FEATURE,
+    witness.FEATURE,
 )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bot import health
 from bot.audit import change_log, checkpoints, verification
+from bot.audit.witnesses import Witnesses
 from bot.auth import agents
 from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
@@ -25,6 +26,7 @@ from bot.model.check_result import (
 from bot.model.errors import InvalidRequestError
 from bot.model.keyfile import KeyFileError
 from bot.model.text import format_count
+from bot.model.verifier_keys import WitnessAddress
 from bot.policy import NoPolicyError, Policy
 from bot.policy.loader import check_access, load_policy
 from bot.queries import own_runbooks
@@ -94,7 +96,7 @@ def _check_database(
         yield create_warning_result(
             "database", f"{file} does not exist yet: the first start creates it"
         )
-        yield from _check_witness(installation.witness, file)
+        yield from _check_witness(installation, file)
         return
     database = Database(
         installation.database, _load_key(installation), redactor=installation.redactor
@@ -103,6 +105,7 @@ def _check_database(
         try:
             yield from _check_schema(database, file)
             yield _check_log(database, installation)
+            yield from _check_cosigners(database, installation.witnesses, policy)
             if installation.distributed:
                 yield _check_sites(database)
             yield from _check_agents(database)
@@ -120,7 +123,7 @@ def _check_database(
                     "database", f"{error}: check that it runs, and check KEYTURN_DATABASE"
                 )
             )
-        yield from _check_witness(installation.witness, file)
+        yield from _check_witness(installation, file)
 
 
 def _load_key(installation: Installation) -> signing.SigningKey | None:
@@ -227,6 +230,29 @@ def _check_own_runbooks(database: Database) -> Iterator[CheckResult]:
         yield create_ok_result("own runbooks", f"{len(states)}, enabled by two people")
 
 
+def _check_cosigners(
+    database: Database, addresses: Sequence[WitnessAddress], policy: Policy | None
+) -> Iterator[CheckResult]:
+    """Have the newest checkpoint cosigned by each witness of the settings."""
+    with database.reading() as tx:
+        size = change_log.get_head(tx)[0]
+        if policy is not None:
+            for one in health.check_witness_count(len(addresses), tx, policy):
+                yield replace(one, subject=one.subject.lower())
+    if not size:
+        return
+    with closing(Witnesses(database, addresses)) as cosigners:
+        cosigners.publish_newest(size)
+        signed = f"cosigned {format_count(size, 'entry', plural='entries')}"
+        for state in cosigners.list_states():
+            about = f"witness {state.name}"
+            yield (
+                create_ok_result(about, signed)
+                if state.level == "ok"
+                else create_error_result(about, state.problem)
+            )
+
+
 def _read_newest_checkpoint(file: Path | None) -> list[checkpoints.Checkpoint]:
     """Return the newest checkpoint of the witness, or none."""
     try:
@@ -235,8 +261,10 @@ def _read_newest_checkpoint(file: Path | None) -> list[checkpoints.Checkpoint]:
         return []
 
 
-def _check_witness(file: Path | None, database: Path | None) -> Iterator[CheckResult]:
-    about = "witness"
+def _check_witness(installation: Installation, database: Path | None) -> Iterator[CheckResult]:
+    about, file = "witness", installation.witness
+    if file is None and installation.witnesses:
+        return
     if file is None:
         yield create_warning_result(
             about,

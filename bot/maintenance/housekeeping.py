@@ -2,11 +2,13 @@
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 
 from bot.audit import change_log, events, followed_log, inbound_events, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import Event
 from bot.audit.spool import Spool
+from bot.audit.witnesses import Witnesses, WitnessState
 from bot.auth import row_mac
 from bot.db import dedup
 from bot.db.database import Database, StoreUnavailable, Transaction
@@ -19,7 +21,10 @@ Witness = Callable[[Checkpoint], None]
 
 
 class Housekeeping:
-    """Runs the periodic duties. witnesses: receive a checkpoint of each new head of the log."""
+    """Runs the periodic duties.
+
+    witnesses: receive a checkpoint of each new head of the log. cosigners: those that cosign it.
+    """
 
     def __init__(
         self,
@@ -27,9 +32,10 @@ class Housekeeping:
         *,
         spool: Spool,
         witnesses: Sequence[Witness] = (),
+        cosigners: Witnesses | None = None,
     ) -> None:
         self._database, self._spool = database, spool
-        self._witnesses = witnesses
+        self._witnesses, self._cosigners = witnesses, cosigners
         # The number of the last log entry at the start.
         self._first_head = 0
         self._published: dict[Witness, Checkpoint] = {}
@@ -68,6 +74,8 @@ class Housekeeping:
             if not self._spool.is_empty:
                 self._spool.merge_into_log(tx)
             followed_log.keep_snapshot(tx)
+            if self._cosigners is not None:
+                self._cosigners.save_cosignatures(tx)
             checkpoint = verification.create_checkpoint(tx)
         self._publish_checkpoint(checkpoint)
 
@@ -81,15 +89,29 @@ class Housekeeping:
             log.critical("the last checkpoint was not published to the witnesses: %s", error)
         else:
             self._publish_checkpoint(checkpoint)
+            self._save_last_cosignatures()
+
+    def _save_last_cosignatures(self) -> None:
+        if self._cosigners is not None:
+            with suppress(StoreUnavailable), self._database.transaction() as tx:
+                self._cosigners.save_cosignatures(tx)
+            self._cosigners.close()
+
+    def list_witness_states(self) -> list[WitnessState]:
+        """Return what is known of the witnesses that cosign the log."""
+        return self._cosigners.list_states() if self._cosigners else []
 
     def count_unwitnessed_entries(self) -> dict[str, int]:
         """Return the number of entries since the start of this process that each witness lacks."""
         with self._database.reading() as tx:
             head = change_log.get_head(tx)[0]
-        return {
-            str(n): head
-            - (last.size if (last := self._published.get(witness)) else self._first_head)
+        sizes = {
+            str(n): last.size if (last := self._published.get(witness)) else None
             for n, witness in enumerate(self._witnesses, start=1)
+        } | {state.name: state.size for state in self.list_witness_states()}
+        return {
+            name: head - (self._first_head if size is None else size)
+            for name, size in sizes.items()
         }
 
     def _publish_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -104,6 +126,8 @@ class Housekeeping:
                 log.critical("a witness did not receive the checkpoint: %s", error)
             else:
                 self._published[witness] = checkpoint
+        if self._cosigners is not None:
+            self._cosigners.publish_newest(checkpoint.size)
 
 
 def log_setting_change(tx: Transaction, changed: Event) -> None:

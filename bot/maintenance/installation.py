@@ -1,10 +1,11 @@
 """An installation, for the checks of `keyturn doctor`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.model.redaction import Redactor
+from bot.model.verifier_keys import WitnessAddress
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,8 @@ class Installation:
     base_url: str = ""
     """The address of the pages for people; "" if not set."""
     witness: Path | None = None
+    witnesses: Sequence[WitnessAddress] = ()
+    """Those that cosign the log."""
     slack_api: str = "https://slack.com/api/"
     slack_bot_token: str = field(default="", repr=False)
     slack_app_token: str = field(default="", repr=False)

@@ -72,6 +72,8 @@ class ApprovalRequirements:
     """Whether the requester and approvers must give a reason."""
     requires_ticket: bool = False
     """Whether the request must name an approved change ticket."""
+    required_witnesses: int = 0
+    """How many witnesses must have cosigned the log before anything is sent."""
     remind_after: int = 0
     """Microseconds until approvers are reminded; 0 for the default."""
     escalate_to: tuple[str, ...] = ()
@@ -112,6 +114,7 @@ class ApprovalRequirements:
             requires_signed_request=self.requires_signed_request or other.requires_signed_request,
             requires_reason=self.requires_reason or other.requires_reason,
             requires_ticket=self.requires_ticket or other.requires_ticket,
+            required_witnesses=max(self.required_witnesses, other.required_witnesses),
             remind_after=min(delays, default=0),
             escalate_to=_merge_groups(self.escalate_to, other.escalate_to),
         )

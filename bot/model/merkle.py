@@ -5,7 +5,7 @@ to add leaves and to compute the root, so ten million leaves need 24 hashes in m
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 # Tiles have 256 hashes, as in https://c2sp.org/tlog-tiles.
@@ -73,3 +73,31 @@ class Tree:
         lowest = level * TILE_HEIGHT
         pairs = zip(heights, self.edge, strict=True)
         return tuple(one for n, one in pairs if lowest <= n < lowest + TILE_HEIGHT)
+
+
+def is_consistent(
+    old_size: int, old_root: bytes, size: int, root: bytes, proof: Sequence[bytes]
+) -> bool:
+    """Return whether a proof shows that a tree continues an older one (RFC 9162, 2.1.4.2)."""
+    if not 0 < old_size < size:
+        return not proof and (not old_size or (old_size, old_root) == (size, root))
+    # The largest perfect subtree at the end of the older tree begins both ways.
+    is_perfect = not old_size & (old_size - 1)
+    nodes = [old_root, *proof] if is_perfect else [*proof]
+    if not nodes:
+        return False
+    index, last = old_size - 1, size - 1
+    while index & 1:
+        index, last = index >> 1, last >> 1
+    old_node = node = nodes[0]
+    for sibling in nodes[1:]:
+        if not last:
+            return False
+        if index & 1 or index == last:
+            old_node, node = hash_children(sibling, old_node), hash_children(sibling, node)
+            while index and not index & 1:
+                index, last = index >> 1, last >> 1
+        else:
+            node = hash_children(node, sibling)
+        index, last = index >> 1, last >> 1
+    return not last and (old_node, node) == (old_root, root)

@@ -19,6 +19,7 @@ class WaitingFor(StrEnum):
     WORKER = "worker"
     OUTCOME = "outcome"
     CLAIM = "claim"
+    WITNESSES = "witnesses"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Waiting:
     reason: WaitingFor
     name: str = ""
     """The freeze; the locked host; the sites without a worker; the hosts or parts of the run
-    whose outcome is unknown."""
+    whose outcome is unknown; the witnesses that do not answer."""
     place: str = ""
     """What is frozen: the title of an area."""
     time: int | None = None
@@ -74,16 +75,19 @@ def describe_waiting(waiting: Waiting) -> str:
         case WaitingFor.LOCK:
             other = f"run {waiting.run}" if waiting.is_run_viewable else "another run"
             words = f"waits for {other}, which has locked {name}"
-        case WaitingFor.BREAK_GLASS if waiting.is_run_viewable:
-            words = f"waits for break-glass run {waiting.run}"
         case WaitingFor.BREAK_GLASS:
-            words = "waits for another run, which break-glass starts"
+            hidden = "another run, which break-glass starts"
+            shown = f"break-glass run {waiting.run}"
+            words = f"waits for {shown if waiting.is_run_viewable else hidden}"
         case WaitingFor.WORKER:
             since = format_deadline(waiting.time or 0)
             sites = f"site{'s' * (', ' in name)} {name}"
             words = f"waits for a worker: no heartbeat from {sites} since {since}"
         case WaitingFor.OUTCOME:
             words = f"Waits until the outcome of {name} is known"
+        case WaitingFor.WITNESSES:
+            away = name or "too few are configured"
+            words = f"waits for witnesses of the change log that do not cosign it: {away}"
         case WaitingFor.CLAIM:
             words = "Waits until the hosts changed before carry their services again"
     return words

@@ -17,6 +17,7 @@ ANNOTATION_MEANINGS: Mapping[str, str] = {
     "stepup": "approving needs a second factor",
     "signed": 'approvals are signatures over the plan: @signed("approver"), or @signed("both")',
     "ticket": "requests name an approved change ticket",
+    "witnessed": "how many witnesses must have cosigned the log before anything is sent",
     "hosts": "how many hosts one request may cover",
     "remind": "after how long approvers are reminded",
     "escalate": "whose approval also counts after twice that time",
@@ -47,6 +48,7 @@ class RuleAnnotations:
     requires_signature: bool = False
     requires_signed_request: bool = False
     requires_ticket: bool = False
+    required_witnesses: int = 0
     max_hosts: int = DEFAULT_MAX_HOSTS
     """How many hosts one request may cover."""
     remind_after: int = 0
@@ -89,6 +91,9 @@ def parse_annotations(name: str, rule: Mapping[str, Any]) -> RuleAnnotations:
         requires_signature=bool(signed := _parse_signed(given)),
         requires_signed_request=signed == "both",
         requires_ticket=_parse_flag(given, "ticket"),
+        required_witnesses=_parse_number(
+            "witnessed", given.get("witnessed", "0"), minimum=0, maximum=9
+        ),
         max_hosts=_parse_number(
             "hosts", given.get("hosts", str(DEFAULT_MAX_HOSTS)), minimum=1, maximum=100_000
         ),

@@ -346,6 +346,11 @@ class Rules:
         """Whether a rule has @ticket."""
         return any(rule.requires_ticket for rule in self._rules.values())
 
+    @property
+    def most_witnesses(self) -> int:
+        """The largest number of a rule with @witnessed."""
+        return max((rule.required_witnesses for rule in self._rules.values()), default=0)
+
     def compute_ruling(
         self,
         entities: cedarpy.Entities,
@@ -489,6 +494,7 @@ def _build_requirements(applied: Sequence[RuleAnnotations], area: str) -> Approv
         requires_signed_request=any(rule.requires_signed_request for rule in applied),
         requires_reason=any(rule.requires_reason for rule in applied),
         requires_ticket=any(rule.requires_ticket for rule in applied),
+        required_witnesses=max(rule.required_witnesses for rule in applied),
         remind_after=min(reminders, default=0),
         escalate_to=_replace_owners_group(
             sorted({group for rule in strict for group in rule.escalate_to}), area

@@ -458,6 +458,10 @@ class PolicyProbe:
                 terms.requires_signature and not terms.requires_signed_request
             ),
             "requester and approvers sign the plan": terms.requires_signed_request,
+            "nothing is sent without the cosignatures of "
+            f"{format_count(terms.required_witnesses, 'witness', plural='witnesses')}": (
+                terms.required_witnesses
+            ),
             "another person reviews each run within a day": ruling.requires_review,
             f"approvers are reminded after {format_wait(terms.remind_after)}": terms.remind_after,
             "without a decision, "

@@ -233,6 +233,11 @@ class Policy:
         return self._rules
 
     @property
+    def most_witnesses(self) -> int:
+        """The largest number of witnesses that a rule requires."""
+        return self._rules.most_witnesses
+
+    @property
     def can_require_ticket(self) -> bool:
         """Whether a rule requires that requests name a change ticket."""
         return self._rules.can_require_ticket

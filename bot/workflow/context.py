@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from bot.audit.spool import Spool
+from bot.audit.witnesses import Witnesses
 from bot.auth.secret_box import SecretBox
 from bot.db.database import Database, Transaction
 from bot.db.lease_keeper import LeaseKeeper
@@ -99,6 +100,8 @@ class WorkflowContext:
     rate_limits: RateLimits | None = None
     # The name of this installation in its plans.
     installation: str = "keyturn"
+    # What cosigns the change log before a change is sent whose rules require that.
+    witnesses: Witnesses | None = None
     # What features do on the way of a run.
     hooks: WorkflowHooks = NO_WORKFLOW_HOOKS
 

@@ -31,6 +31,12 @@ def upgrade() -> None:
     sa.Column('note', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('size', name=op.f('pk_checkpoint'))
     )
+    op.create_table('cosignature',
+    sa.Column('size', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=False, nullable=False),
+    sa.Column('witness', sa.String(length=200), nullable=False),
+    sa.Column('line', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('size', 'witness', name=op.f('pk_cosignature'))
+    )
     op.create_table('tile',
     sa.Column('level', sa.Integer(), autoincrement=False, nullable=False),
     sa.Column('number', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=False, nullable=False),

@@ -14,6 +14,8 @@ from bot.__main__ import main
 from bot.audit import checkpoints, verification
 from bot.model import signing
 from bot.model.check_result import CheckResult
+from bot.model.signing import SigningKey
+from bot.model.verifier_keys import COSIGNATURE, VerifierKey
 from bot.slack import self_check
 from bot.slack.app import create_client
 from tests.bot.bogus_entry import add_bogus_entry
@@ -345,6 +347,13 @@ def test_doctor_reports_an_unreachable_database_without_its_password(clinic: Cli
     answer = clinic.run()
     assert answer.exit_code == 1
     assert "hunter2" not in answer.output
+
+
+def test_doctor_asks_each_witness_to_cosign_the_log(clinic: Clinic):
+    key = VerifierKey("w1.example", COSIGNATURE, SigningKey.create().public_key)
+    clinic.set(WITNESSES=f"{key.text} http://127.0.0.1:9")
+    finding = clinic.about("witness w1.example")
+    assert (finding.level, finding.message[:15]) == ("error", "does not answer")
 
 
 def test_doctor_reports_a_witness_file_that_cannot_be_written(clinic: Clinic):

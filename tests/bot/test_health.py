@@ -3,7 +3,8 @@
 import os
 from pathlib import Path
 
-from bot.health import ServiceHealth
+from bot.audit.witnesses import WitnessState
+from bot.health import ServiceHealth, check_witness_count
 from tests.bot.harness import Harness
 from tests.bot.host_contacts import store_contact
 from tests.bot.web.sample_runs import add_sample_runs
@@ -71,3 +72,26 @@ def test_health_reports_an_unreadable_database(harness: Harness):
     Path(harness.database.url.removeprefix("sqlite:///")).write_bytes(b"no database" * 100)
     marks = _get_levels(ServiceHealth(harness.database))
     assert marks["Database"] == "error"
+
+
+def test_health_names_a_witness_that_does_not_cosign(harness: Harness) -> None:
+    states = [WitnessState("w1", 3, "ok"), WitnessState("w2", 3, "away", "does not answer")]
+    condition = ServiceHealth(
+        harness.database, lambda: {"w1": 0, "w2": 2}, list_witness_states=lambda: states
+    )
+    assert _get_message(condition, "Witness w1") == "has all entries"
+    assert _get_message(condition, "Witness w2") == "does not answer"
+    assert _get_levels(condition)["Witness w2"] == "error"
+
+
+def test_rule_that_requires_more_witnesses_than_are_configured_is_an_error(
+    harness: Harness,
+) -> None:
+    file = harness.policies.path / "policy.cedar"
+    rules = file.read_text()
+    file.write_text(rules.replace('@approvals("1")', '@approvals("1")\n@witnessed("2")', 1))
+    policy = harness.policies.get_policy()
+    with harness.database.reading() as tx:
+        [problem] = check_witness_count(1, tx, policy)
+        assert problem.message.startswith("a rule requires 2 witnesses (@witnessed)")
+        assert list(check_witness_count(2, tx, policy)) == []

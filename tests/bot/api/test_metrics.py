@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, build_metrics_endpoint
+from bot.audit.witnesses import WitnessState
 from bot.db.database import StoreUnavailable
 from bot.db.tables import delivery
 from tests.bot.api.conftest import ApiHarness
@@ -26,7 +27,8 @@ def _prometheus(api_harness: ApiHarness, *scopes: str) -> TestClient:
     """Return one with a token for these scopes, or without any."""
     parts: ApiParts = api_harness.api.state.parts
     gauges = Gauges(
-        *(lambda: 3, lambda: {"1": 7}, lambda: 5, lambda: {"there was no room": 2}, lambda: 2)
+        *(lambda: 3, lambda: {"1": 7}, lambda: 5, lambda: {"there was no room": 2}, lambda: 2),
+        witness_states=lambda: [WitnessState("w1", 3, "ok"), WitnessState("w2", 3, "away")],
     )
     app = Starlette(routes=[Route("/metrics", build_metrics_endpoint(parts, gauges))])
     # As a proxy on this machine passes requests on with its default headers.
@@ -66,6 +68,8 @@ def test_metrics_count_runs_decisions_and_waits_from_the_change_log(api_harness:
     assert (metrics["keyturn_ssh_connections"], metrics["keyturn_queue_depth"]) == (3, 0)
     assert metrics["keyturn_ssh_connections_closed_total"] == 2
     assert metrics["keyturn_log_unwitnessed_entries witness=1"] == 7
+    assert metrics["keyturn_witness_up witness=w1"] == 1
+    assert metrics["keyturn_witness_up witness=w2"] == 0
     harness.service.deny_run(waiting.id, person="olga", reason="not today")
     again = _read_metrics(prometheus)
     assert again["keyturn_decisions_total answer=no runbook=toy break"] == 1

@@ -34,6 +34,7 @@ COMMANDS = {
     "changed": SERVICE,
     "changelog acknowledge": "loss acknowledged",
     "changelog export": "log exported",
+    "changelog key": READ_ONLY,
     "changelog proof": READ_ONLY,
     "changelog rotate-key": "key",
     "changelog set-aside": "rows set aside",
@@ -109,6 +110,7 @@ COMMANDS = {
 # Those without `--json`, and why.
 NOT_FOR_PROGRAMS = {
     "changelog export": "--format says in which of three forms, all of them for programs",
+    "changelog key": "one line, for a setting",
     "changelog proof": "a format of its own, for other tools",
     "completion": "a program for the shell",
     "db grants": "SQL, for psql",
