@@ -1,7 +1,8 @@
 """The outbox: runs whose notifications are not delivered yet, and the messages posted for them.
 
-A row is written in the transaction that changes the run, and holds no text. The sender renders the
-run as it is at delivery, so that a late message never overwrites a newer one.
+A row is written in the transaction that changes the run, holds no text, and is deleted when the
+message is delivered. The sender renders the run as it is at delivery, so that a late message never
+overwrites a newer one.
 """
 
 from collections.abc import Sequence
@@ -12,17 +13,12 @@ from sqlalchemy import Row, Select, Update, delete, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.model.times import SECOND
+from bot.model.times import DAY, SECOND
 
 _NEXT_REVISION = {"revision": tables.outbox.c.revision + 1}
-_NEW_ROW = {
-    "revision": 1,
-    "delivered_revision": 0,
-    "attempts": 0,
-    "next_attempt_at": 0,
-    "sender": "",
-    "error": "",
-}
+_RELEASED = {"attempts": 0, "next_attempt_at": 0, "sender": "", "error": ""}
+# Without chat, no one delivers them.
+_KEEP = 30 * DAY
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,8 @@ def announce_run(tx: Transaction, run: int) -> None:
     announce = tx.insert_into(tables.outbox).on_conflict_do_update(
         index_elements=["run"], set_=_NEXT_REVISION
     )
-    tx.sql.execute(announce, {"run": run, **_NEW_ROW})
+    # No revision occurs twice, even after the row was deleted.
+    tx.sql.execute(announce, {"run": run, "revision": tx.now, **_RELEASED})
 
 
 def list_pending_updates(tx: Transaction, *, most: int = 100) -> list[PendingRunUpdate]:
@@ -68,10 +65,7 @@ def _build_update(row: Row[Any]) -> PendingRunUpdate:
 def _select_pending(tx: Transaction, most: int) -> Select[Any]:
     return (
         select(tables.outbox)
-        .where(
-            tables.outbox.c.revision > tables.outbox.c.delivered_revision,
-            tables.outbox.c.next_attempt_at <= tx.now,
-        )
+        .where(tables.outbox.c.next_attempt_at <= tx.now)
         .order_by(tables.outbox.c.run)
         .limit(most)
     )
@@ -90,11 +84,7 @@ def claim_update(tx: Transaction, item: PendingRunUpdate, *, sender: str, second
     """
     claimed = tx.sql.execute(
         update(tables.outbox)
-        .where(
-            tables.outbox.c.run == item.run,
-            tables.outbox.c.revision > tables.outbox.c.delivered_revision,
-            tables.outbox.c.next_attempt_at <= tx.now,
-        )
+        .where(tables.outbox.c.run == item.run, tables.outbox.c.next_attempt_at <= tx.now)
         .values(sender=sender, next_attempt_at=tx.now + round(seconds * SECOND))
     )
     return claimed.rowcount == 1
@@ -107,13 +97,21 @@ def renew_claim(tx: Transaction, item: PendingRunUpdate, *, sender: str, seconds
 
 
 def mark_delivered(tx: Transaction, item: PendingRunUpdate, *, sender: str = "") -> None:
-    """Record the delivery by its sender, unless another sender has taken it over."""
-    done = _update_claimed(item, sender)
-    tx.sql.execute(
-        done.values(
-            delivered_revision=item.revision, attempts=0, next_attempt_at=0, sender="", error=""
-        )
+    """Delete an update that its sender delivered, unless another sender has taken it over.
+
+    It stays if the run was announced again meanwhile.
+    """
+    row = tables.outbox.c
+    delivered = delete(tables.outbox).where(
+        row.run == item.run, row.sender == sender, row.revision == item.revision
     )
+    if not tx.sql.execute(delivered).rowcount:
+        tx.sql.execute(_update_claimed(item, sender).values(_RELEASED))
+
+
+def delete_old_updates(tx: Transaction) -> None:
+    """Delete the updates that were announced more than 30 days ago."""
+    tx.sql.execute(delete(tables.outbox).where(tables.outbox.c.revision < tx.now - _KEEP))
 
 
 def postpone_update(
@@ -153,9 +151,7 @@ def _update_released() -> Update:
 
 def has_pending_update(tx: Transaction, run: int) -> bool:
     """Return whether a run has an update that is not delivered yet."""
-    query = select(tables.outbox.c.run).where(
-        tables.outbox.c.run == run, tables.outbox.c.revision > tables.outbox.c.delivered_revision
-    )
+    query = select(tables.outbox.c.run).where(tables.outbox.c.run == run)
     return tx.sql.execute(query).first() is not None
 
 

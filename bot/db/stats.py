@@ -179,7 +179,7 @@ def count_open_work(tx: Transaction) -> OpenWork:
     ).scalar()
     queued = select(func.count()).where(run.state.in_(_QUEUED), run.fan_out_role != tables.PARENT)
     outbox = tables.outbox.c
-    undelivered = select(func.count()).where(outbox.revision > outbox.delivered_revision)
+    undelivered = select(func.count()).select_from(tables.outbox)
     return OpenWork(
         open_runs=opened,
         waiting_seconds=(tx.now - oldest) / SECOND if oldest is not None else 0.0,

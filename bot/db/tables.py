@@ -34,6 +34,8 @@ PLAN_ONLY = 3
 _FILTER_COLUMNS = ("id", "fan_out_role", "requested_at", "state", "needs_attention")
 # The few runs whose values someone other than the requester changed.
 _EDITED = text("editors != '[]'")
+# With the other runs in it, SQLite would use the index to find all that have no parent.
+_IS_CHILD = text("parent IS NOT NULL")
 
 run = Table(
     "run",
@@ -91,15 +93,15 @@ run = Table(
         "ix_run_state", "state", "id", "fan_out_role", "requested_at", "needs_attention", "host"
     ),
     Index("ix_run_newest", *_FILTER_COLUMNS, "host"),
-    # The migration makes it partial on PostgreSQL too. `postgresql_where` here would import that
-    # dialect into each process, also with SQLite.
+    # The migration makes these partial on PostgreSQL too. `postgresql_where` here would import
+    # that dialect into each process, also with SQLite.
     Index("ix_run_edited", "id", sqlite_where=_EDITED),
+    Index(None, "parent", "id", sqlite_where=_IS_CHILD),
     # Whether this runbook has succeeded for a person before.
     Index(None, "requested_by", "runbook"),
     # From times to run numbers, and the runs that were active at a time.
     Index(None, "requested_at", "id"),
     Index(None, "ended_at", "id"),
-    Index(None, "parent", "id"),
     # Run numbers are never reused, even when a row is deleted.
     sqlite_autoincrement=True,
 )
@@ -330,17 +332,18 @@ follow_up = Table(
 )
 
 # Runs whose notifications are not delivered yet. A row holds no text: the sender renders the
-# run as it is then. sender: the process that is delivering it until next_attempt_at, or "".
+# run as it is then. revision: when the run was announced, and one more each time after. sender:
+# the process that is delivering it until next_attempt_at, or "".
 outbox = Table(
     "outbox",
     metadata,
     Column("run", Integer, ForeignKey("run.id"), primary_key=True),
-    Column("revision", Integer, nullable=False),
-    Column("delivered_revision", Integer, nullable=False),
+    Column("revision", BigInteger, nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("next_attempt_at", BigInteger, nullable=False),
     Column("sender", String(36), nullable=False),
     Column("error", Text, nullable=False),
+    Index(None, "revision"),
 )
 
 # The Slack messages of a run: where each was posted, and the digest of its content.

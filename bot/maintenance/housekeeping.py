@@ -10,7 +10,7 @@ from bot.audit.event_type import Event
 from bot.audit.spool import Spool
 from bot.audit.witnesses import Witnesses, WitnessState
 from bot.auth import row_mac
-from bot.db import dedup
+from bot.db import dedup, outbox
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.integrations import webhook_queue
 from bot.model.canonical import hash_canonical
@@ -68,6 +68,7 @@ class Housekeeping:
             dedup.delete_old_keys(tx)
             inbound_events.delete_old_events(tx)
             webhook_queue.delete_old_failures(tx)
+            outbox.delete_old_updates(tx)
             if error:
                 change_log.append_entry(tx, events.LoggingFailed(reason=str(error)))
             row_mac.log_forged_rows(tx)

@@ -161,7 +161,7 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_run_requested_by_runbook'), ['requested_by', 'runbook'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_requested_at_id'), ['requested_at', 'id'], unique=False)
         batch_op.create_index(batch_op.f('ix_run_ended_at_id'), ['ended_at', 'id'], unique=False)
-        batch_op.create_index(batch_op.f('ix_run_parent_id'), ['parent', 'id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_run_parent_id'), ['parent', 'id'], unique=False, sqlite_where=sa.text('parent IS NOT NULL'), postgresql_where=sa.text('parent IS NOT NULL'))
 
     op.create_table('slack_home',
     sa.Column('user', sa.String(length=32), nullable=False),
@@ -308,8 +308,7 @@ def upgrade() -> None:
 
     op.create_table('outbox',
     sa.Column('run', sa.Integer(), nullable=False),
-    sa.Column('revision', sa.Integer(), nullable=False),
-    sa.Column('delivered_revision', sa.Integer(), nullable=False),
+    sa.Column('revision', sa.BigInteger(), nullable=False),
     sa.Column('attempts', sa.Integer(), nullable=False),
     sa.Column('next_attempt_at', sa.BigInteger(), nullable=False),
     sa.Column('sender', sa.String(length=36), nullable=False),
@@ -317,6 +316,9 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_outbox_run')),
     sa.PrimaryKeyConstraint('run', name=op.f('pk_outbox'))
     )
+    with op.batch_alter_table('outbox', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_outbox_revision'), ['revision'], unique=False)
+
     op.create_table('slack_message',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('slot', sa.String(length=96), nullable=False),

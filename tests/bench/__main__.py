@@ -107,7 +107,7 @@ def _drift(options: argparse.Namespace) -> Part:
 
 
 def _start(options: argparse.Namespace) -> Part:
-    return service_start.measure(1 if options.quick else 7)
+    return service_start.measure(1 if options.quick else 7, options.count, options.keep)
 
 
 _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {

@@ -127,10 +127,14 @@ def _digest(database: Database) -> str:
 def _mend_tables(database: Database) -> None:
     """Make those anew that nothing is filled into, where they have other columns by now."""
     with database.engine.connect() as connection:
+        schema = inspect(connection)
+        names = schema.get_table_names()
         for table in tables.metadata.sorted_tables:
-            there = {str(column["name"]) for column in inspect(connection).get_columns(table.name)}
+            is_there = table.name in names
+            columns = schema.get_columns(table.name) if is_there else ()
+            there = {str(column["name"]) for column in columns}
             if table not in fill_database.TABLES and there != set(table.columns.keys()):
-                table.drop(connection)
+                table.drop(connection, checkfirst=True)
                 table.create(connection)
         connection.commit()
 

@@ -7,13 +7,16 @@ import tempfile
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 import httpx2
 
+from bot.audit import log_snapshot
 from bot.policy import PolicyDirectory
-from tests.bench.measurements import Part, resident, set_maximum, table, timed
+from tests.bench.filled_database import open_filled_database
+from tests.bench.measurements import Figure, Part, resident, set_maximum, table, timed
 from tests.policies import write_policy
 from tests.slack_emulator.server import EmulatorServer
 
@@ -22,27 +25,53 @@ _PAGES = ("/healthz", "/", "/api/v1/openapi.json", "/metrics")
 _PATIENCE = 30.0
 
 
-def measure(rounds: int) -> Part:
-    """Start each so often, one after the other."""
-    with tempfile.TemporaryDirectory() as place:
+@dataclass(frozen=True)
+class _Start:
+    """How a service started."""
+
+    seconds: float
+    """Until it answered."""
+    cpu: float
+    """Seconds of the processor that it took until then."""
+    mebibytes: float
+    """Memory that it held after some pages."""
+
+
+def measure(rounds: int, entries: int, keep: Path | None) -> Part:
+    """Start each so often, one after the other. entries: in the log of the filled database."""
+    with (
+        tempfile.TemporaryDirectory() as place,
+        open_filled_database("SQLite", entries, keep) as filled,
+    ):
         kept = _environment(Path(place))
         bare = median(timed(lambda: _run(kept, sys.executable, "-c", "pass"), rounds))
-        with _serving(kept):
-            pass  # The first start creates the tables.
+        full = {**kept, "KEYTURN_DATA": str(filled.place)}
+        with filled.database.transaction() as tx:
+            log_snapshot.delete_snapshots(tx)
+        # The first start creates the tables, or reads the whole log.
+        _start(kept)
+        first = _start(full)
         ready, holds = _served(kept, rounds)
+        cpu, cpu_of_full = _compare_cpu(kept, full, rounds)
         with EmulatorServer(
             PolicyDirectory(Path(place) / "policy").get_policy(), events=""
         ) as slack:
             chat = {f"KEYTURN_{name.upper()}": value for name, value in slack.settings.items()}
             with_chat, holds_with_chat = _served({**kept, **chat}, rounds)
+    log = f"{filled.entries:,} entries"
     targets = [
         set_maximum(2.0, "`keyturn serve`, until it answers", ready, "s", bare),
         set_maximum(2.0, "the same with chat", with_chat, "s", bare),
         set_maximum(150, "memory of the embedded service", holds, "MB"),
         # Bolt and aiohttp, which chat needs, take 17 MB.
         set_maximum(170, "the same with chat", holds_with_chat, "MB"),
+        set_maximum(2.5, f"`keyturn serve` with {log}, CPU until it answers", cpu_of_full, "s"),
+        set_maximum(1.25, "the same, beside an empty log", cpu_of_full / cpu, "×"),
     ]
-    return Part(table(targets, beside="Python alone"), targets)
+    without = Figure(
+        "the same without a snapshot, which reads the whole log", first.cpu, "s", None, "", None
+    )
+    return Part(table([*targets, without], beside="Python alone"), targets)
 
 
 def _environment(place: Path) -> dict[str, str]:
@@ -63,18 +92,27 @@ def _run(environment: Mapping[str, str], *command: str) -> None:
 
 def _served(environment: Mapping[str, str], rounds: int) -> tuple[float, float]:
     """Return the seconds until it answers and the megabytes that it holds, at the median."""
-    seconds: list[float] = []
-    holds: list[float] = []
-    for _ in range(rounds):
-        with _serving(environment) as (took, mebibytes):
-            seconds.append(took)
-            holds.append(mebibytes * 1024 * 1024 / 1_000_000)
-    return median(seconds), median(holds)
+    starts = [_start(environment) for _ in range(rounds)]
+    megabytes = [one.mebibytes * 1024 * 1024 / 1_000_000 for one in starts]
+    return median(one.seconds for one in starts), median(megabytes)
+
+
+def _compare_cpu(
+    empty: Mapping[str, str], full: Mapping[str, str], rounds: int
+) -> tuple[float, float]:
+    """Return the seconds of the processor that each start takes, at the median, in turns."""
+    starts = [(_start(empty), _start(full)) for _ in range(rounds)]
+    return median(one.cpu for one, _ in starts), median(one.cpu for _, one in starts)
+
+
+def _start(environment: Mapping[str, str]) -> _Start:
+    with _serving(environment) as start:
+        return start
 
 
 @contextmanager
-def _serving(environment: Mapping[str, str]) -> Generator[tuple[float, float]]:
-    """Yield the seconds until a service answers, and the MiB that it holds after some pages."""
+def _serving(environment: Mapping[str, str]) -> Generator[_Start]:
+    """Yield how a service started."""
     began = time.perf_counter()
     command = [*_KEYTURN, "serve"]
     env = dict(environment)
@@ -84,9 +122,15 @@ def _serving(environment: Mapping[str, str]) -> Generator[tuple[float, float]]:
             address = process.stdout.readline().split()[-1]
             with httpx2.Client(base_url=address, timeout=_PATIENCE) as browser:
                 browser.get(_PAGES[0]).raise_for_status()
-                took = time.perf_counter() - began
+                took, cpu = time.perf_counter() - began, _read_cpu(process.pid)
                 for page in _PAGES:
                     browser.get(page)
-            yield took, resident(process=process.pid)
+            yield _Start(took, cpu, resident(process=process.pid))
         finally:
             process.terminate()
+
+
+def _read_cpu(process: int) -> float:
+    """Return the seconds of the processor that a process has taken: its own and the system's."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

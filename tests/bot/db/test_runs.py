@@ -1,9 +1,11 @@
 import pytest
+from sqlalchemy import select, update
 
 from bot.auth import sessions
-from bot.db import dedup, locks, outbox, runs, search
+from bot.db import dedup, locks, outbox, runs, search, tables
 from bot.db.database import Database, Transaction
 from bot.model.run import Decision, IllegalTransitionError, RequestOrigin, State
+from bot.model.times import DAY
 
 
 def _add_run(tx: Transaction, host: str = "lb1", person: str = "dora") -> int:
@@ -120,12 +122,39 @@ def test_outbox_merges_updates_of_a_run_and_keeps_later_ones(database: Database)
         outbox.announce_run(tx, number)
         outbox.announce_run(tx, number)
         (item,) = outbox.list_pending_updates(tx)
-        assert item.revision == 2
+        assert item.revision == tx.now + 1
         outbox.announce_run(tx, number)  # while it is being told
         outbox.mark_delivered(tx, item)
         (again,) = outbox.list_pending_updates(tx)
         outbox.mark_delivered(tx, again)
         assert outbox.list_pending_updates(tx) == []
+        assert tx.sql.execute(select(tables.outbox)).first() is None
+
+
+def test_late_delivery_does_not_cover_an_announcement_after_the_delivery(database: Database):
+    """Two senders deliver the same, and the run changes between their reports."""
+    with database.transaction() as tx:
+        number = _add_run(tx)
+        outbox.announce_run(tx, number)
+        (item,) = outbox.list_pending_updates(tx)
+        outbox.mark_delivered(tx, item)
+    with database.transaction() as tx:
+        tx.now += 1
+        outbox.announce_run(tx, number)
+        outbox.mark_delivered(tx, item)
+        assert [one.run for one in outbox.list_pending_updates(tx)] == [number]
+
+
+def test_updates_that_no_one_delivers_are_deleted_after_30_days(database: Database):
+    with database.transaction() as tx:
+        old, new = _add_run(tx), _add_run(tx)
+        outbox.announce_run(tx, old)
+        outbox.announce_run(tx, new)
+        age = tx.now - 31 * DAY
+        outboxed = tables.outbox.c
+        tx.sql.execute(update(tables.outbox).where(outboxed.run == old).values(revision=age))
+        outbox.delete_old_updates(tx)
+        assert [one.run for one in outbox.list_pending_updates(tx)] == [new]
 
 
 def test_postponed_outbox_update_stays_pending(database: Database):

@@ -64,8 +64,9 @@ def test_migrated_schema_matches_the_table_definitions(database: Database):
         assert compare_metadata(context, tables.metadata) == []
         indexes = {index["name"]: index for index in inspect(connection).get_indexes("run")}
         # The comparison does not look at conditions of indexes.
-        options = indexes["ix_run_edited"].get("dialect_options", {})
-        assert "editors" in str(options[f"{connection.dialect.name}_where"])
+        for index, column in (("ix_run_edited", "editors"), ("ix_run_parent_id", "parent")):
+            options = indexes[index].get("dialect_options", {})
+            assert column in str(options[f"{connection.dialect.name}_where"])
 
 
 def test_run_is_found_by_host_area_person_runbook_values_and_output(database: Database):

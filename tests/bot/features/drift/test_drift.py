@@ -5,7 +5,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import delete, update
 
 from bot.audit import change_log
 from bot.db import locks, outbox, stops, tables
@@ -72,7 +72,7 @@ def list_announced(harness: Harness) -> list[int]:
 
 def forget_announcements(harness: Harness) -> None:
     with harness.database.transaction() as tx:
-        tx.sql.execute(update(tables.outbox).values(delivered_revision=tables.outbox.c.revision))
+        tx.sql.execute(delete(tables.outbox))
 
 
 def test_change_is_watched_and_first_read_ten_minutes_later(db_harness: Harness):
