@@ -15,7 +15,6 @@ from sqlalchemy import delete, insert, select, update
 
 from bot.audit import change_log, events, evidence, followed_log, log_snapshot, verification
 from bot.audit.change_log import LogAlteredError
-from bot.audit.event_type import UnknownEvent
 from bot.audit.log_state import LogState
 from bot.audit.spool import Spool
 from bot.auth import row_mac
@@ -31,7 +30,7 @@ from bot.service import KeyturnService
 from tests.bot.databases import create_sqlite_database
 from tests.bot.db.test_grants import grant
 from tests.bot.harness import Harness
-from tests.bot.rewritten_log import drop_triggers, entries_of, rewrite
+from tests.bot.rewritten_log import append_entries, drop_triggers, entries_of, rewrite
 from tests.toy import SetSwitch
 
 # With so many entries after it, an entry is in a complete tile: a start does not read its hash.
@@ -66,12 +65,6 @@ def _follow(database: Database) -> LogState:
 def _keep_snapshot(database: Database) -> None:
     with database.transaction() as tx:
         followed_log.keep_snapshot(tx, after=1)
-
-
-def _append_entries(database: Database, count: int) -> None:
-    draft = change_log.EntryDraft(UnknownEvent(kind="noted"))
-    with database.transaction() as tx:
-        change_log.append_entries(tx, [draft] * count)
 
 
 def _read_all(database: Database) -> LogState:
@@ -132,10 +125,10 @@ def test_process_knows_from_a_snapshot_what_the_whole_log_says(harness: Harness)
 def test_process_reads_only_the_entries_after_the_snapshot(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
-    _append_entries(harness.database, 300)
+    append_entries(harness.database, 300)
     _keep_snapshot(harness.database)
     size = len(entries_of(harness.database))
-    _append_entries(harness.database, 3)
+    append_entries(harness.database, 3)
     read: list[tuple[int, int]] = []
     list_rows_after = change_log.list_rows_after
 
@@ -175,7 +168,7 @@ def _take_from_another_log(harness: Harness) -> None:
     """With the same key, and more entries than ours: it went on from the same beginning."""
     before = entries_of(harness.database)
     points = harness.database.seen_head.tree
-    _append_entries(harness.database, 3)
+    append_entries(harness.database, 3)
     _keep_snapshot(harness.database)
     row = _get_stored(harness.database)
     with harness.database.transaction() as tx:
@@ -184,13 +177,13 @@ def _take_from_another_log(harness: Harness) -> None:
     harness.database.seen_head.tree = points
     with start_process(harness.database) as other:
         for _ in range(4):
-            _append_entries(other, 1)
+            append_entries(other, 1)
     _put_stored(harness.database, row)
 
 
 def _take_a_longer_one(harness: Harness) -> None:
     before = entries_of(harness.database)
-    _append_entries(harness.database, 3)
+    append_entries(harness.database, 3)
     _keep_snapshot(harness.database)
     rewrite(harness.database, before)
 
@@ -250,7 +243,7 @@ def test_ban_that_is_newer_than_the_snapshot_cannot_be_removed(harness: Harness)
     _keep_snapshot(harness.database)
     old = _get_stored(harness.database)
     harness.service.ban_person("dora", banned_by="adam", reason="she left")
-    _append_entries(harness.database, _TILE)
+    append_entries(harness.database, _TILE)
     _keep_snapshot(harness.database)
     _put_stored(harness.database, old)
     with start_process(harness.database) as started, started.transaction() as tx:
@@ -266,7 +259,7 @@ def test_ban_that_is_newer_than_the_snapshot_cannot_be_removed(harness: Harness)
 
 def _remove_ban_before_the_snapshot(harness: Harness) -> None:
     harness.service.ban_person("dora", banned_by="adam", reason="she left")
-    _append_entries(harness.database, _TILE)
+    append_entries(harness.database, _TILE)
     _keep_snapshot(harness.database)
     _remove_entry(harness.database, "banned")
 
@@ -311,7 +304,7 @@ def test_denied_run_does_not_start_after_a_restart_from_a_snapshot(harness: Harn
     run = harness.request(LAMP_ON)
     harness.service.approve_run(run.id, person="olga", digest=run.digest)
     harness.service.deny_run(run.id, person="olga", reason="not today")
-    _append_entries(harness.database, _TILE)
+    append_entries(harness.database, _TILE)
     _keep_snapshot(harness.database)
     _remove_entry(harness.database, "denied")
     with harness.database.transaction() as tx:
@@ -359,14 +352,14 @@ def test_housekeeping_keeps_a_snapshot_after_thousands_of_entries_and_at_a_stop(
     harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     house = Housekeeping(harness.database, spool=Spool(tmp_path / "changelog.spool"))
-    _append_entries(harness.database, 10)
+    append_entries(harness.database, 10)
     house.run_periodic_tasks()
     with harness.database.reading() as tx:
         assert tx.sql.execute(select(tables.log_snapshot)).first() is None
-    _append_entries(harness.database, 5000)
+    append_entries(harness.database, 5000)
     house.run_periodic_tasks()
     first = _get_stored(harness.database)["size"]
-    _append_entries(harness.database, 1)
+    append_entries(harness.database, 1)
     house.run_periodic_tasks()
     assert _get_stored(harness.database)["size"] == first
     house.publish_last_checkpoint()

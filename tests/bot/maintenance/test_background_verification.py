@@ -6,12 +6,11 @@ import pytest
 from sqlalchemy import delete, update
 
 from bot.app import build_verification_part
-from bot.audit import change_log, events, verification
-from bot.audit.change_log import EntryDraft
+from bot.audit import change_log, verification
 from bot.db import tables
 from bot.db.database import Database
 from bot.maintenance.background_verification import BackgroundVerification
-from tests.bot.rewritten_log import drop_triggers, entries_of
+from tests.bot.rewritten_log import append_entries, drop_triggers, entries_of
 
 _COUNT = 5000
 
@@ -20,8 +19,7 @@ _COUNT = 5000
 def filled(database: Database) -> Database:
     with database.transaction() as tx:
         verification.open_log(tx)
-        draft = EntryDraft(events.StepSending(step=1, title="Use bfq on sdb"), run=1)
-        change_log.append_entries(tx, [draft] * (_COUNT - 1))
+    append_entries(database, _COUNT - 1)
     drop_triggers(database)
     return database
 
