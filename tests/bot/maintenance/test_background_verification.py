@@ -40,11 +40,13 @@ def test_whole_log_is_verified_in_rounds(filled: Database):
 
 def _alter_body(database: Database) -> None:
     with database.transaction() as tx:
-        tx.sql.execute(update(tables.entry).where(tables.entry.c.seq == 3000).values(body="{}"))
+        tx.sql.execute(
+            update(tables.entry).where(tables.entry.c.seq == 3000).values(body='{"step":2}')
+        )
 
 
 def _alter_body_and_hash(database: Database) -> None:
-    row = {**vars(entries_of(database)[2999]), "body": "{}"}
+    row = {**vars(entries_of(database)[2999]), "body": '{"step":2}'}
     row["hash"] = change_log.hash_entry([*row.values()])
     with database.transaction() as tx:
         tx.sql.execute(update(tables.entry).where(tables.entry.c.seq == 3000).values(row))
