@@ -41,6 +41,7 @@ from bot.slack.run_buttons import (
     DISCARD,
     RESUBMIT,
     REVIEW_PLAN,
+    SIGN,
     SUBMIT,
     UNDO,
     Decision,
@@ -175,6 +176,7 @@ class SlackListeners:
             app.command(command)(self.on_command)
         for decision in DECISIONS.values():
             app.action(decision.id)(self.on_run_button if decision.form else self.on_click)
+        app.action(SIGN.id)(self.on_link)
         for opener in (UNDO, COMMANDS, SUBMIT, DISCARD, REVIEW_PLAN):
             app.action(opener.id)(self.on_run_button)
         for opens_form in (_FORM_BUTTON_PATTERN, RESUBMIT.id):
@@ -238,6 +240,10 @@ class SlackListeners:
             await self._send_plan(answer, command.channel, command.account)
         elif answer is not None:
             await self._send_to_person(command.channel, command.account.user, answer)
+
+    async def on_link(self, ack: AsyncAck) -> None:
+        """Acknowledge a button that opens a page."""
+        await ack()
 
     async def on_click(self, ack: AsyncAck, body: Body) -> None:
         """Handle a button that decides a run."""

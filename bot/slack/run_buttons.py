@@ -60,6 +60,10 @@ class RunButton:
         value = value or f"{run.id}:{run.short_digest}"
         return button(shown, action=self.id, value=value, label=spoken)
 
+    def build_link(self, run: Run, *, url: str) -> Element:
+        """Return the main button of a run, which opens a page in the browser."""
+        return self.build(run) | {"url": url, "style": "primary"}
+
 
 def _approve(service: KeyturnService, of: Decision) -> Run:
     return service.approve_run(of.run, person=of.person, digest=of.digest, reason=of.text)
@@ -116,6 +120,8 @@ WITHDRAW = RunButton("withdraw", "Withdraw", _withdraw)
 REPLAN = RunButton("replan", "Re-plan", _replan)
 STOP = RunButton("stop", "Stop", _stop)
 UNDO, COMMANDS = RunButton("undo", "Undo…"), RunButton("commands", "Show commands")
+# Slack reports that it was pressed, and opens the page.
+SIGN = RunButton("sign", "Sign…")
 # Of a plan: it is opened, requested, or discarded.
 REVIEW_PLAN = RunButton("review-plan", "Review plan", spoken="Review plan {run}")
 SUBMIT = RunButton("submit", "Run now", spoken="{text}: {title}")

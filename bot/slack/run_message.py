@@ -262,12 +262,9 @@ def _render_signing_hint(run_view: SlackRunView) -> Block:
     """Render who signs the plan, and where."""
     run, page = run_view.run, run_view.page_url
     who = "First the requester" if run_view.view.lacks_signed_request else "An approver"
-    words = code(f"keyturn sign {run.id}")
-    if not page:
-        return paragraph(f"{who} signs this plan in a terminal: ", words)
-    sign = link(f"{page}/sign", "Sign…")
+    where = "on its page, or in a terminal by" if page else "in a terminal by"
     return paragraph(
-        emoji("lower_left_fountain_pen"), f" {who} signs this plan: ", sign, " or ", words
+        emoji("key"), f" {who} signs this plan, {where} ", code(f"keyturn sign {run.id}")
     )
 
 
@@ -556,7 +553,7 @@ def _build_buttons(run_view: SlackRunView) -> list[Element]:
     """Return the buttons of a card. Keyturn checks who may use one when it is pressed."""
     run = run_view.run
     if run.state in _STATES_WITH_COMMANDS:
-        return _build_decision_buttons(run, is_asked=run_view.discussion.has_open_question)
+        return _build_decision_buttons(run_view)
     buttons: list[Element] = []
     if run.state is State.QUEUED:
         buttons.append(run_buttons.WITHDRAW.build(run))
@@ -576,12 +573,13 @@ def _build_buttons(run_view: SlackRunView) -> list[Element]:
     return buttons
 
 
-def _build_decision_buttons(run: Run, *, is_asked: bool) -> list[Element]:
+def _build_decision_buttons(run_view: SlackRunView) -> list[Element]:
     """Return the buttons of a run that waits for people: the card shows all its commands."""
+    run, is_asked = run_view.run, run_view.discussion.has_open_question
     withdraw = run_buttons.WITHDRAW.build(run)
     if run.state is State.PENDING:
         return [
-            *_build_approve_button(run),
+            *_build_approve_button(run_view),
             run_buttons.DENY.build(run),
             run_buttons.QUESTION.build(run),
             *([run_buttons.ANSWER.build(run)] if is_asked else []),
@@ -593,11 +591,15 @@ def _build_decision_buttons(run: Run, *, is_asked: bool) -> list[Element]:
     return [withdraw]
 
 
-def _build_approve_button(run: Run) -> list[Element]:
+def _build_approve_button(run_view: SlackRunView) -> list[Element]:
+    run = run_view.run
     needs = run.requirements
     if run.plan is None or not can_show_plan(run.plan):
         return []
-    if needs.requires_second_factor or needs.requires_signature:
+    if needs.requires_signature:
+        page = run_view.page_url
+        return [run_buttons.SIGN.build_link(run, url=f"{page}/sign")] if page else []
+    if needs.requires_second_factor:
         return []
     text = "Approve schedule" if run.timing else "Approve"
     if run.requirements.requires_reason:

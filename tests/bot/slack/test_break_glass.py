@@ -45,13 +45,16 @@ async def test_plan_that_needs_a_second_factor_has_no_approve_button_in_slack(ch
     assert chat.run().state is State.DENIED
 
 
-async def test_plan_that_needs_signatures_has_no_approve_button_in_slack(chat: Chat) -> None:
+async def test_plan_that_needs_signatures_has_a_button_to_sign_in_slack(chat: Chat) -> None:
     rules = chat.harness.policies.path / "policy.cedar"
     rules.write_text(get_signed_rules("approver"))
     await chat.type("toy set lb1 lamp on")
-    assert set(chat.slack.card.buttons) == PENDING_BUTTONS - {"approve"}
+    assert set(chat.slack.card.buttons) == PENDING_BUTTONS - {"approve"} | {"sign"}
     words = " ".join(chat.slack.card.words.split())
-    assert "An approver signs this plan: Sign… or keyturn sign 1" in words
+    assert "An approver signs this plan, on its page, or in a terminal by keyturn sign 1" in words
+    # Slack opens the page itself, and reports the press.
+    await chat.press("sign", "U0OLGA")
+    assert chat.run().state is State.PENDING
     digest = chat.run().short_digest
     answer = await chat.type(f"approve 1 {digest}", "U0OLGA")
     assert "takes your signature over its plan" in answer.text

@@ -565,5 +565,7 @@ def test_card_says_that_the_requester_signs_first() -> None:
     run = build_run(requirements=ApprovalRequirements(requires_signature=True))
     card = render_card(build_run_view(run, lacks_signed_request=True))
     texts = " ".join(list_texts(card.blocks))
-    assert "First the requester signs this plan:  Sign…  or  keyturn sign 12" in texts
-    assert "https://keyturn.example.com/runs/12/sign" in json.dumps(card.blocks)
+    assert "First the requester signs this plan, on its page, or in a terminal by" in texts
+    sign = card.blocks[-1]["elements"][0]
+    assert (sign["text"]["text"], sign["style"]) == ("Sign…", "primary")
+    assert sign["url"] == "https://keyturn.example.com/runs/12/sign"
