@@ -64,14 +64,14 @@ def check_signing_keys(tx: Transaction, policy: Policy) -> Iterator[CheckResult]
     if lacking:
         yield create_warning_result(
             "Signing keys",
-            f"{_join_names(lacking)} {'has' if len(lacking) == 1 else 'have'} to sign plans, and "
-            "no signing key: see /second-factor#signing, or keyturn policy signers --table",
+            f"{_join_names(lacking)} {'has' if len(lacking) == 1 else 'have'} no signing key, but "
+            "plans to sign: see /second-factor#signing, or keyturn policy signers --table",
         )
     never = [row for row in matrix.rows if any(cell.lacks_keys for cell in row.cells)]
     for what in dict.fromkeys(f"{row.what}, {row.where}" for row in never):
         yield create_warning_result(
             "Signing keys",
-            f"too few approvers have one for {what}: no one can approve all requests of it",
+            f"too few approvers have one for {what}: some requests of it can never be approved",
         )
     if not lacking and not never:
         keys = sum(len(one.keys) for one in matrix.signers)

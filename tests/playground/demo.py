@@ -92,7 +92,12 @@ def _serve_with_past(directory: Path, fleet: LoopbackFleet, port: int) -> Servic
     demo_history.add_freeze(directory / "policy")
     say(f"Recorded a history of 30 days in {time.monotonic() - began:.1f} s")
     fleet.enrol()
-    return Service(directory, port=port, base_url=f"http://{SITE}:{port}")
+    return Service(
+        directory,
+        port=port,
+        base_url=f"http://{SITE}:{port}",
+        witness=directory / "witness",
+    )
 
 
 def play(fleet: LoopbackFleet, service: Service, passkeys: Passkeys | None) -> bool:

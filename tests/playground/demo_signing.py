@@ -38,11 +38,11 @@ def choose_port() -> int:
 
 
 class Passkeys:
-    """The passkeys of Dora, who requests, and Olga, an owner of the edge. port: of the service."""
+    """The passkeys of everyone in the demo. port: of the service."""
 
     def __init__(self, port: int) -> None:
         self.page = f"http://{SITE}:{port}"
-        self._keys = {name: SoftPasskey(SITE) for name in ("dora", "olga")}
+        self._keys = {name: SoftPasskey(SITE) for name in ("dora", "olga", "adam", "stan")}
 
     def add_to_policy(self, policy: Path) -> None:
         for name, key in self._keys.items():
@@ -51,7 +51,7 @@ class Passkeys:
     @property
     def enrolment(self) -> Enrolment:
         signers = [Signer(name, key.public.line) for name, key in self._keys.items()]
-        return Enrolment(signers, ["olga"], self.page)
+        return Enrolment(signers, ["olga", "adam"], self.page)
 
     def sign(self, service: Service, run: Run, person: str) -> None:
         """Send the signature of a person over a plan, as the signing page does."""

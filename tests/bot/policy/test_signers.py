@@ -70,7 +70,9 @@ def test_health_warns_of_people_without_keys_and_of_what_no_one_can_approve(tmp_
     with open_harness(tmp_path, rules=get_signed_rules("approver")) as harness:
         give_signing_key(harness.policies.path, "olga", PASSKEY.public.line)
         lacking, *never = _check(harness)
-        assert lacking.startswith("Adam Admin, Stan Storage have to sign plans, and no signing")
+        assert lacking.startswith(
+            "Adam Admin, Stan Storage have no signing key, but plans to sign"
+        )
         assert {"storage" in one for one in never} == {True}
         assert all("too few approvers have one" in one for one in never)
         for person in ("adam", "stan"):
