@@ -47,8 +47,8 @@ check_files() {
 }
 
 # Write the parts of standard input, and the words and the input of the step, into files of their
-# own. Let $action, $number, $run, $nonce, $begins, $ends, $count (of signatures) and $said (the
-# words in one line) say the rest.
+# own. Let $action, $number, $run, $nonce, $begins, $ends, $count (of signatures), $limit (the
+# seconds that the step may take) and $said (the words in one line) say the rest.
 receive() {
     { : >"$work/in" && : >"$work/hosts" && : >"$work/words"; } || refuse_full
     head -c "$((MOST_BYTES + 1))" >"$work/all" 2>/dev/null || refuse_full
@@ -80,9 +80,10 @@ receive() {
             if (line ~ /^step( |$)/) step++
             if (step != ask[2]) next
             at = index(line, " "); key = at ? substr(line, 1, at - 1) : line; text = substr(line, length(key) + 2)
-            undo = ask[1] == "undo" ? "undo" : ""
+            undo = ask[1] == "undo" ? "undo-" : ""
             if (key == (undo ? "undo" : "do")) { print text >(work "/words"); said = said " " text }
-            if (key == (undo ? "undo-in" : "in")) printf "%s%s", (inputs++ ? "\n" : ""), text >(work "/in")
+            if (key == undo "in") printf "%s%s", (inputs++ ? "\n" : ""), text >(work "/in")
+            if (key == undo "deadline") limit = text
             next
         }
         part == "g " {
@@ -97,18 +98,34 @@ receive() {
             if (failed) exit
             if (ask[1] == "history") { print asked; exit }
             for (key in fact) known++
-            if (known != 4 || !sections || length(fact["nonce"]) != 32 || length(fact["expires"]) > 10 || length(fact["not-before"]) > 10)
+            if (known != 4 || !sections || length(fact["nonce"]) != 32 || length(fact["expires"]) > 10 || length(fact["not-before"]) > 10 || limit !~ /^[0-9]*$/)
                 print "- the document or the section is not complete"
-            else print asked, fact["run"], fact["nonce"], fact["not-before"], fact["expires"], signatures + 0, substr(said, 1, 400)
+            else print asked, fact["run"], fact["nonce"], fact["not-before"], fact["expires"], signatures + 0, limit + 0, substr(said, 1, 400)
         }' "$work/all") || refuse_full
     [ "${facts#- }" = "$facts" ] || refuse "${facts#- }"
-    read -r action number run nonce begins ends count said <<END
+    read -r action number run nonce begins ends count limit said <<END
 $facts
 END
     [ "$action" != history ] || return 0
     [ -s "$work/words" ] || refuse "step $number has no command to $action"
     read -r first <"$work/words"
     case $first in '' | -* | *=*) refuse "step $number does not begin with a program" ;; esac
+}
+
+# Let $keys be the fingerprints of the keys of this host. They are kept with the keys that they are
+# of: to compute them takes longer than to verify a signature.
+read_keys() {
+    keys='' kept='' found=''
+    set +f
+    for file in "$root"/etc/ssh/ssh_host_*_key.pub; do
+        { read -r key <"$file"; } 2>/dev/null && found="$found$key|"
+    done
+    set -f
+    { read -r kept && read -r keys; } 2>/dev/null <"$record/keys"
+    [ "$kept" != "$found" ] || return 0
+    echo "$found" | tr '|' '\n' >"$work/keys" || refuse_full
+    keys=$(ssh-keygen -l -f "$work/keys" 2>/dev/null | tr '\n' ' ')
+    { printf '%s\n' "$found" "$keys" >"$work/kept" && mv "$work/kept" "$record/keys"; } || refuse_full
 }
 
 # The plan is for this host, and the section is its own.
@@ -119,12 +136,7 @@ check_host() {
         [ "$found" != "$hash" ] || fingerprint=$key
     done <"$work/hosts"
     [ -n "$fingerprint" ] || refuse "these steps are not part of the plan for $name"
-    set +f
-    for file in "$root"/etc/ssh/ssh_host_*_key.pub; do
-        read -r key <"$file" && echo "$key"
-    done >"$work/keys" 2>/dev/null
-    keys=$(ssh-keygen -l -f "$work/keys" 2>/dev/null)
-    set -f
+    read_keys
     case $keys in *" $fingerprint "*) ;; *) refuse "the plan is for a host with the key $fingerprint, which $name does not have" ;; esac
 }
 
@@ -162,7 +174,8 @@ read_end() {
     end='' was=''
     [ ! -d "$plan/$1" ] || end=unknown
     { read -r was <"$plan/$1/process"; } 2>/dev/null && read_life "${was%% *}" && [ "$was" = "$life" ] && end=running
-    [ ! -e "$plan/$1/end" ] || read -r end <"$plan/$1/end" || end=unknown
+    # It is empty while it is written, and where the disk was full.
+    { read -r was <"$plan/$1/end"; } 2>/dev/null && end=$was
 }
 
 report() {
@@ -184,6 +197,7 @@ report() {
 # Print what people did without Keyturn in the last days: of each step its place in the record,
 # when it began, how it ended, and what this program was sent.
 history() {
+    # shellcheck disable=SC2044 # names of the record have no blanks
     for sent in $(find "$record" -mindepth 3 -maxdepth 3 -name input -mtime "-$number" -exec grep -lx 'd run 0' {} +); do
         step=${sent%/input} plan=${sent%/*/input} began=''
         read_end "${step##*/}"
@@ -223,9 +237,15 @@ check_order() {
     fi
 }
 
+# Have what says that the step begins outlast a loss of power. Older programs write everything.
+write_through() {
+    sync "$taken/began" "$taken/input" "$plan/ends" "$taken" "$plan" "$record/log" "$record" 2>/dev/null || sync
+}
+
 # Remember that the step begins, in a way that only one caller can; then log who signed it.
 begin() {
-    { mkdir -p "$plan" && echo "$ends" >"$plan/ends"; } || refuse_full
+    [ -d "$plan" ] || mkdir -p "$plan" || refuse_full
+    { echo "$ends" >"$plan/ends"; } || refuse_full
     if ! mkdir "$taken" 2>/dev/null; then
         [ ! -d "$taken" ] || answer_again
         refuse_full
@@ -234,12 +254,12 @@ begin() {
     {
         echo "$now" >"$taken/began" &&
             cp "$work/all" "$taken/input" &&
-            echo "$now $nonce $line" >>"$record/log" && sync
+            echo "$now $nonce $line" >>"$record/log" && write_through
     } || refuse_full
     ! command -v logger >/dev/null || logger -p authpriv.notice -t keyturn-signed -- "$line" || :
 }
 
-record_end() { { echo "$1" >"$work/end" && mv "$work/end" "$taken/end"; } 2>/dev/null; }
+record_end() { { echo "$1" >"$taken/end"; } 2>/dev/null; }
 
 # Take a step that has not begun, so that it never will.
 close_step() {
@@ -248,11 +268,13 @@ close_step() {
     report
 }
 
-# Run the words, and record how they ended. They do not end with the connection.
+# Run the words until their deadline, and record how they ended. They do not end with the connection.
 run_words() {
     read_life self
     echo "$life" >"$taken/process"
-    env -i PATH="$PATH" HOME=/root LC_ALL=C "$@" <"$work/in" 4>&-
+    set -- env -i PATH="$PATH" HOME=/root LC_ALL=C "$@"
+    [ "$limit" = 0 ] || set -- timeout -k 3 "$limit" "$@"
+    "$@" <"$work/in" 4>&-
     record_end "$?" || echo "how it ended could not be recorded: is the disk full?" >&2
 }
 

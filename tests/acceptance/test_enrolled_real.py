@@ -30,6 +30,7 @@ from tests.playground.enrolled_service import (
     HOST,
     EnrolledService,
     TouchFile,
+    Wait,
     create_keys,
     open_enrolled_host,
     open_enrolled_service,
@@ -105,6 +106,16 @@ def test_schedule_runs_without_signatures_what_the_floor_names(
     floor.write_text(before)
     assert (done.state, file.exists()) == (State.SUCCEEDED, True), done.summary
     assert f"run {done.id}, do 1, signed by no one: touch " in (sshd.record / "log").read_text()
+
+
+def test_host_stops_a_step_of_root_at_its_deadline(gate: EnrolledService):
+    run = gate.harness.request(Wait.model_validate({"host": HOST, "file": "/nowhere/x"}))
+    ended = gate.sign_and_approve(run)
+    assert "the host stopped the command at its deadline of 1 s" in ended.summary
+    found = subprocess.run(["pgrep", "-f", "sleep 60.25"], capture_output=True, check=False)
+    assert found.returncode == 1, found.stdout
+    # Nothing says how far it came; people decide, as on other hosts.
+    assert ended.state is State.UNKNOWN
 
 
 def test_host_refuses_what_a_keyturn_without_its_own_check_sends(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from connectors.run_signed import SignedTexts, frame_input, parse_history
+from tests.bot.signing.ssh_key import SshKey
 from tests.guarantee.campaign import Broken, changes_without_protection, try_ways
 from tests.guarantee.signed_host import DAY, Outcome, SignedHost, Step
 from tests.guarantee.ways import TWINS, Twin, list_ways
@@ -227,6 +228,55 @@ def test_floor_lowers_and_raises_who_has_to_sign(host: SignedHost):
         document = host.make_document(section)
         signatures = host.sign(document, *people) if people else []
         assert host.run(document, section, signatures).status == status, lines
+
+
+def test_host_stops_a_step_at_its_deadline(host_of_each_shell: SignedHost):
+    """Also when no one waits for it any more: the login could not stop what root runs."""
+    host = host_of_each_shell
+    code = f"echo begun; sleep 60 & wait; echo changed >>{host.changed}"
+    stubborn = f"trap '' TERM; {code}"
+    for action, words in (("do", ("sh", "-c", code)), ("undo", ("sh", "-c", stubborn))):
+        done = Step(words) if action == "do" else Step(("true",), undo=words)
+        section = host.make_section(done).replace("deadline 10", "deadline 1")
+        document = host.make_document(section)
+        signatures = host.sign(document)
+        if action == "undo":
+            assert host.run(document, section, signatures).status == 0
+        began = time.monotonic()
+        stopped = host.run(document, section, signatures, action=action)
+        assert (stopped.status in {124, 137}, stopped.out) == (True, b"begun\n"), stopped
+        assert time.monotonic() - began < 10
+        assert host.changes == 0
+        told = _report(host, document, section)
+        assert told[0 if action == "do" else 1] == f"{action} {stopped.status}"
+
+
+def test_step_without_a_deadline_runs_to_its_end_and_an_odd_one_is_refused(host: SignedHost):
+    host.reset()
+    for line, status in (("", 0), ("deadline 0\n", 0), ("deadline x\n", 64), ("deadline\n", 0)):
+        section = host.make_section().replace("\ndeadline 10\n", f"\n{line}")
+        document = host.make_document(section)
+        assert host.run(document, section, host.sign(document)).status == status, line
+
+
+def test_host_key_that_changed_is_noticed_at_once(host_of_each_shell: SignedHost):
+    """The fingerprints are kept, with the keys that they are of."""
+    host = host_of_each_shell
+    section = host.make_section()
+    before = host.root / "etc/ssh/ssh_host_ed25519_key.pub"
+    after = SshKey.create(host.root, name="other")
+    for fingerprint, key in (
+        (host.fingerprint, before.read_text()),
+        (after.fingerprint, after.line),
+        (host.fingerprint, before.read_text()),
+    ):
+        before.write_text(f"{key.strip()}\n")
+        for named, status in ((host.fingerprint, 0), (after.fingerprint, 0)):
+            document = host.make_document(section)
+            document = document.replace(host.fingerprint, named)
+            done = host.run(document, section, host.sign(document))
+            assert done.status == (status if named == fingerprint else 64), done
+    assert len((host.record / "keys").read_text().splitlines()) == 2
 
 
 def test_floor_names_commands_that_run_unsigned_word_by_word(host_of_each_shell: SignedHost):

@@ -536,7 +536,7 @@ def _weaken_files() -> Iterator[Way]:
         "a floor of another version": lambda host: host.floor.write_text(
             host.floor.read_text().replace("floor 1", "floor 2")
         ),
-        "a floor with an unknown line": lambda host: host.write_floor("unsigned tee"),
+        "a floor with an unknown line": lambda host: host.write_floor("quorum tee"),
         "a floor without a host": lambda host: host.floor.write_text(
             host.floor.read_text().replace(f"host {'lb1'}\n", "")
         ),

@@ -93,6 +93,14 @@ class TouchFile(Change[bool], words="test touch", example="web1 /tmp/x", undo="r
         return Plan("there is no file", [Step("Create the file", self.host, create, undo)])
 
 
+class Wait(TouchFile, words="test wait", example="web1 /tmp/x", undo="removes the file"):
+    """Wait a minute, which is longer than the step may take."""
+
+    def plan(self, exists: bool) -> Plan:  # noqa: ARG002 - what was read
+        wait = Shell(("sleep", "60.25"), root=True, deadline=1)
+        return Plan("it waits", [Step("Wait", self.host, wait, Shell(("true",), root=True))])
+
+
 class PowerCut(BaseException):
     """The machine of Keyturn stops, before a step reaches its host or after the step ended."""
 
@@ -156,7 +164,7 @@ class EnrolledService:
             self.policies,
             self.fleet,
             self.queue,
-            runbooks={**load_catalogue(), TouchFile.words: TouchFile},
+            runbooks={**load_catalogue(), TouchFile.words: TouchFile, Wait.words: Wait},
             hooks=load_hooks(),
         )
         self.service = KeyturnService(context)
