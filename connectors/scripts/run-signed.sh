@@ -112,20 +112,23 @@ END
     case $first in '' | -* | *=*) refuse "step $number does not begin with a program" ;; esac
 }
 
-# Let $keys be the fingerprints of the keys of this host. They are kept with the keys that they are
-# of: to compute them takes longer than to verify a signature.
+# Let $keys be the fingerprints of $own, the keys of this host. What was computed before is kept:
+# it takes as long as to verify a signature.
 read_keys() {
-    keys='' kept='' found=''
+    keys='' kept='' own=''
     set +f
     for file in "$root"/etc/ssh/ssh_host_*_key.pub; do
-        { read -r key <"$file"; } 2>/dev/null && found="$found$key|"
+        { read -r key <"$file"; } 2>/dev/null && own="$own$key|"
     done
     set -f
     { read -r kept && read -r keys; } 2>/dev/null <"$record/keys"
-    [ "$kept" != "$found" ] || return 0
-    echo "$found" | tr '|' '\n' >"$work/keys" || refuse_full
+    [ "$kept" != "$own" ] || return 0
+    echo "$own" | tr '|' '\n' >"$work/keys" || refuse_full
     keys=$(ssh-keygen -l -f "$work/keys" 2>/dev/null | tr '\n' ' ')
-    { printf '%s\n' "$found" "$keys" >"$work/kept" && mv "$work/kept" "$record/keys"; } || refuse_full
+}
+
+keep_keys() {
+    [ "$kept" = "$own" ] || { printf '%s\n' "$own" "$keys" >"$work/kept" && mv "$work/kept" "$record/keys"; }
 }
 
 # The plan is for this host, and the section is its own.
@@ -253,7 +256,7 @@ begin() {
     line="run $run, $action $number, signed by ${people:-no one}: $said"
     {
         echo "$now" >"$taken/began" &&
-            cp "$work/all" "$taken/input" &&
+            cp "$work/all" "$taken/input" && keep_keys &&
             echo "$now $nonce $line" >>"$record/log" && write_through
     } || refuse_full
     ! command -v logger >/dev/null || logger -p authpriv.notice -t keyturn-signed -- "$line" || :
