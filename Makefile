@@ -163,6 +163,10 @@ test: setup system assets schemas .venv/.compiled ## Run every test on every cor
 guarantee: setup system ## Try over 300 ways to change an enrolled host without people's signatures; prints a table
 	exec $(BIN)/python -m tests.guarantee
 
+.PHONY: conformance
+conformance: setup ## Have litewitness (torchwood) and fsck (Tessera) judge a log and each tampering; needs Go
+	exec $(BIN)/python -m tests.conformance .venv/go
+
 # The number of event orders for the state machine of a run, of races of three processes to approve,
 # start and fire, and of runs that wait in one queue; `make test` tries 40, 34 and 120. A fifth as
 # often a process is killed at a random time, on either database; a tenth as often one of several
