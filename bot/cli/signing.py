@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,10 @@ from bot.cli.terminal import escape_for_terminal
 if TYPE_CHECKING:
     from bot.model.plan import ResolvedPlan
 
+# Hosts read no more.
+_MAX_LENGTH = 4 * 1024 * 1024
+# How far a clock may be behind, as on a host whose floor does not set it.
+_SKEW_SECONDS = 60
 _KEY_NAMES = ("id_ed25519_sk", "id_ecdsa_sk", "id_ed25519", "id_ecdsa")
 
 
@@ -87,9 +92,14 @@ def _parse_plan(shown: Mapping[str, Any], number: int) -> "ResolvedPlan":
     from bot.model.plan_text import PlanTextError
 
     try:
-        plan = parse_plan(shown["document"], [one["text"] for one in shown["sections"]])
+        texts = [shown["document"], *(one["text"] for one in shown["sections"])]
+        if sum(map(len, texts)) > _MAX_LENGTH:
+            exit_with_error(f"do not sign run {number}: its plan is larger than 4 MiB", FAILED)
+        plan = parse_plan(texts[0], texts[1:])
     except PlanTextError as error:
         exit_with_error(f"do not sign run {number}: {error}", FAILED)
+    except (LookupError, TypeError):
+        exit_with_error(f"do not sign run {number}: the service returned no plan", FAILED)
     if plan.run != number:
         exit_with_error(f"do not sign: this is the plan of run {plan.run}", FAILED)
     return plan
@@ -120,6 +130,7 @@ def describe_plan(plan: "ResolvedPlan") -> list[str]:
 
 def show_and_sign(plan: "ResolvedPlan", key_file: Path | None, *, yes: bool) -> str:
     """Show a plan, ask, and return the signature. yes: do not ask."""
+    _refuse_other_time(plan)
     for line in describe_plan(plan):
         click.echo(escape_for_terminal(line), err=True)
     if not yes:
@@ -127,6 +138,25 @@ def show_and_sign(plan: "ResolvedPlan", key_file: Path | None, *, yes: bool) -> 
             exit_with_error("read the plan in a terminal, or say --yes", REFUSED)
         click.confirm(f"Sign this plan ({plan.digest[:10]})?", abort=True, err=True)
     return sign_document(plan.document, key_file or find_own_key())
+
+
+def _refuse_other_time(plan: "ResolvedPlan") -> None:
+    """Exit if the plan has expired, or has not begun, by the clock of this machine."""
+    from bot.model.times import SECOND, format_utc
+
+    now = time.time_ns() // 1000
+    clock = f"the clock of this machine says {format_utc(now)}"
+    if now >= plan.expires_at:
+        exit_with_error(
+            f"the plan expired at {format_utc(plan.expires_at)}, and {clock}: request it again, "
+            "or set the clock",
+            REFUSED,
+        )
+    if now < plan.not_before - _SKEW_SECONDS * SECOND:
+        exit_with_error(
+            f"the plan was made at {format_utc(plan.not_before)}, and {clock}: set the clock",
+            REFUSED,
+        )
 
 
 def find_own_key() -> Path:

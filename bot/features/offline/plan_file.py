@@ -50,8 +50,10 @@ class PlanFile:
 
 def parse_plan_file(text: str) -> PlanFile:
     """Return what a file holds. Raises InvalidRequestError."""
+    if len(text) > _MAX_LENGTH:
+        raise InvalidRequestError("this is no offline plan: it is larger than 4 MiB")
     # Mail programs write carriage returns; the format has none.
-    head, *lines = text[:_MAX_LENGTH].replace("\r\n", "\n").removesuffix("\n").split("\n")
+    head, *lines = text.replace("\r\n", "\n").removesuffix("\n").split("\n")
     if head != _HEAD:
         raise InvalidRequestError(f"this is no offline plan: its first line is not “{_HEAD}”")
     events = [line[2:] for line in lines if line.startswith("e ")]

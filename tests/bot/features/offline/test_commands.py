@@ -112,6 +112,10 @@ def test_plan_is_signed_once_by_its_own_person_in_time(desk: Desk):
     assert desk.sign("olga").returncode == 0
     twice = desk.sign("olga")
     assert (twice.returncode, "olga has signed this plan already" in twice.stderr) == (4, True)
+    later = make_plan()
+    desk.write(replace(later, not_before=later.not_before + HOUR))
+    early = desk.sign("olga")
+    assert (early.returncode, "and the clock of this machine says" in early.stderr) == (4, True)
     desk.write(make_plan(expires_at=SECOND))
     late = desk.sign("olga")
     assert (late.returncode, "the plan expired at 1970-01-01" in late.stderr) == (4, True)
@@ -136,6 +140,24 @@ def test_file_that_was_altered_is_not_signed(desk: Desk, old: str, new: str, wor
     assert done.returncode == 2, done.stderr
     assert words in done.stderr
     assert desk.file.read_text() == altered
+
+
+def test_file_that_is_no_plan_is_refused(desk: Desk):
+    whole = make_file(make_plan()).format()
+    for content, words in (
+        (whole.encode("utf-16"), "is no text: this is no offline plan"),
+        (whole.encode() + b"\xff", "is no text: this is no offline plan"),
+        (whole[:-20].encode(), "not the text of"),
+        (whole[:200].encode(), "it is not complete"),
+        (b"", "its first line is not"),
+        (whole.encode() + b"e x\n" * 2_000_000, "it is larger than 4 MiB"),
+    ):
+        desk.file.write_bytes(content)
+        done = desk.sign("olga")
+        assert (done.returncode, words in done.stderr) == (2, True), done.stderr
+        assert desk.file.read_bytes() == content
+    desk.file.unlink()
+    assert desk.sign("olga").returncode == 1
 
 
 def test_run_of_a_service_is_no_offline_plan():
