@@ -220,7 +220,11 @@ def build_foundation(
     spool = Spool(settings.data / f"changelog{file_suffix}.spool")
     cosigners = Witnesses(database, parse_witnesses(settings.witnesses))
     housekeeping = Housekeeping(
-        database, spool=spool, witnesses=_create_witnesses(settings), cosigners=cosigners
+        database,
+        spool=spool,
+        witnesses=_create_witnesses(settings),
+        cosigners=cosigners,
+        keep_output=settings.keep_output,
     )
     hooks = features.load_hooks()
     known_policy = PolicyWithFacts(policies, database, hooks.policy_facts)

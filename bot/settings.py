@@ -51,6 +51,7 @@ class Settings(BaseSettings):
     or subject), and its discovery document or endpoints if they are not at the standard place.
     request_hours: how long a request waits for approvals, approval_hours: then for its turn.
     reminder_minutes: after how long approvers are reminded, unless a rule has @remind.
+    keep_output: after how many days output is erased; 0 keeps it.
     witness: a file for checkpoints, on another disk or machine.
     witnesses: servers that cosign the change log, each its verifier key and its address, separated
     by commas.
@@ -83,6 +84,7 @@ class Settings(BaseSettings):
     request_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     approval_hours: Annotated[float, Field(gt=0, le=24 * 30)] = 8
     reminder_minutes: Annotated[float, Field(gt=0, le=60 * 24)] = 30
+    keep_output: Annotated[int, Field(ge=0, le=36_500)] = 0
     runbooks: Path | None = None
     hooks: Path | None = None
     log: Literal["text", "json"] = "text"

@@ -24,7 +24,8 @@ first 16 digits. A later entry of this kind adds a new key, and has a checkpoint
 signed: the one before and the new one. The new key signs from then on.
 An entry whose body has output_sha256 binds the output of a host. The export holds this output
 beside the entry as salt and text; the hash is that of the canonical JSON of both. Erased output is
-null, and an entry of the kind "output erased" about the same run has to record that.
+null, and an entry of the kind "output erased" about the same run has to record that, or one of the
+kind "output expired" with a higher number as until.
 The last checkpoint covers every entry, so its signature is enough. The script compares the roots
 of all others too, to name the first entry that is wrong.
 A proof (https://c2sp.org/tlog-proof) holds the canonical JSON of one entry as extra data, its
@@ -146,13 +147,22 @@ def parse_entry(line, seq):
     return entry, digest
 
 
+def record_erasure(entry, erased):
+    """Forget the entries with erased output whose erasure this entry records."""
+    if entry["kind"] == "output erased":
+        erased.pop(entry["run"], None)
+    if entry["kind"] == "output expired":
+        until = json.loads(entry["body"])["until"]
+        for run, numbers in erased.items():
+            erased[run] = [number for number in numbers if number > until]
+
+
 def check_output(entry, seq, erased):
     """Compare the output of an entry with its hash.
 
-    erased: the first entry with erased output by run, until an entry records the erasure.
+    erased: the entries with erased output by run, until an entry records the erasure.
     """
-    if entry["kind"] == "output erased":
-        erased.pop(entry["run"], None)
+    record_erasure(entry, erased)
     if "output_sha256" not in entry["body"]:
         return
     body = json.loads(entry["body"])
@@ -162,7 +172,7 @@ def check_output(entry, seq, erased):
             raise Broken(seq, "the output that it binds is missing")
         return
     if entry["output"] is None:
-        erased.setdefault(entry["run"], seq)
+        erased.setdefault(entry["run"], []).append(seq)
         return
     content = CANONICAL({name: entry["output"].get(name) for name in ("salt", "text")})
     if hashlib.sha256(content.encode()).hexdigest() != bound:
@@ -200,7 +210,7 @@ class Log:
                 self.check_checkpoint(entry["checkpoint"], seq, adds_key)
             elif adds_key:
                 raise Broken(seq, "it is not signed by the key of the log")
-        for seq in sorted(self.erased.values()):
+        for seq in sorted(seq for numbers in self.erased.values() for seq in numbers):
             raise Broken(seq, "the output that it binds was erased without a request")
 
     def add_key(self, entry, seq):

@@ -590,6 +590,14 @@ def get_first_entry(tx: Transaction) -> Entry | None:
     return Entry(*row) if row else None
 
 
+def get_last_entry_before(tx: Transaction, at: int) -> Entry | None:
+    """Return the newest entry that is not newer than this time."""
+    column = tables.entry.c
+    query = select(tables.entry).where(column.at <= at)
+    row = tx.sql.execute(query.order_by(column.at.desc(), column.seq.desc()).limit(1)).first()
+    return Entry(*row) if row else None
+
+
 def list_newest_entries_of_kind(
     tx: Transaction, kind: str, *, person: str, limit: int
 ) -> list[Entry]:

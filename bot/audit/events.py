@@ -993,6 +993,13 @@ class OutputErased(
     entries: tuple[int, ...]
 
 
+class OutputExpired(Event, kind="output expired"):
+    """Keyturn erased the output that entries up to a number bind, after so many days."""
+
+    until: int
+    days: int
+
+
 # --- stops and bans ---
 
 

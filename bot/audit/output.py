@@ -8,10 +8,11 @@ import json
 import secrets
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from sqlalchemy import exists, insert, select, update
 
-from bot.audit import events
+from bot.audit import change_log, events, inclusion
 from bot.audit.change_log import Entry
 from bot.db import live_output, search_words, tables
 from bot.db.database import Transaction
@@ -149,6 +150,34 @@ def erase_output(tx: Transaction, run: int) -> list[int]:
     return [one.entry_seq for one in stored]
 
 
+def erase_expired_output(tx: Transaction, *, after: int, until: int, limit: int) -> int:
+    """Erase output that entries in this range bind, at most *limit*; return how many."""
+    found = tables.output.c
+    query = select(found.entry, found.run, found.step_number, found.text)
+    query = query.where(found.entry > after, found.entry <= until, found.text.is_not(None))
+    rows = tx.sql.execute(query.order_by(found.entry).limit(limit)).all()
+    for row in rows:
+        search_words.delete_words(tx, row.run, _split_into_words(row.step_number, row.text))
+    erased = update(tables.output).where(found.entry.in_([row.entry for row in rows]))
+    tx.sql.execute(erased.values(salt=None, text=None))
+    return len(rows)
+
+
+def list_expirations(tx: Transaction) -> list[tuple[int, int]]:
+    """Return up to which entry output has expired, and since when: the last two, newest first."""
+    found = islice(change_log.list_entries_since(tx, events.OutputExpired.kind, 0), 2)
+    return [
+        (event.until, entry.at)
+        for entry in inclusion.list_vouched_entries(tx, found)
+        if isinstance(event := entry.event, events.OutputExpired)
+    ]
+
+
+def get_expired_until(tx: Transaction) -> int:
+    """Return up to which entry the log permits that output is missing because of its age."""
+    return max((until for until, _ in list_expirations(tx)), default=0)
+
+
 def iterate_all_output(tx: Transaction) -> Generator[tuple[int, str | None, str | None]]:
     """Yield entry number, salt and text of all output in the order of the log; None if erased."""
     found = tables.output.c
@@ -171,12 +200,13 @@ def iterate_output_faults(
     both = select(kept.entry, kept.salt, kept.text, of_entry.run, of_entry.body).join_from(
         tables.output, tables.entry
     )
-    count = 0
+    expired, count = get_expired_until(tx), 0
     with tx.sql.execute(both.order_by(kept.entry).execution_options(yield_per=1000)) as rows:
         for row in iterate_with_progress(rows, report_progress):
             count += 1
             if row.text is None:
-                if row.run not in erased or BINDING_MARK not in row.body:
+                is_recorded = row.run in erased or row.entry <= expired
+                if not is_recorded or BINDING_MARK not in row.body:
                     yield (
                         row.entry,
                         f"the output that entry {row.entry} binds was erased without a request",

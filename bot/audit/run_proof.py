@@ -12,7 +12,7 @@ from sqlalchemy import select
 from bot.audit import change_log, events, inclusion
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.checkpoints import Checkpoint, is_signed_by
-from bot.audit.output import hash_with_salt
+from bot.audit.output import get_expired_until, hash_with_salt
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.merkle import Tree
@@ -82,6 +82,7 @@ def _verify_outputs(
     query = select(found.entry, found.salt, found.text).where(found.run == run)
     kept = {row.entry: row for row in tx.sql.execute(query)}
     may_be_erased = any(entry.kind == events.OutputErased.kind for entry in entries)
+    expired = get_expired_until(tx)
     valid, erased, faults = 0, 0, list[str]()
     for entry in entries:
         bound = entry.event.get_fact("output_sha256") if '"output_sha256"' in entry.body else None
@@ -94,7 +95,7 @@ def _verify_outputs(
             and hash_with_salt(row.salt, row.text) == bound
         ):
             valid += 1
-        elif row is not None and row.text is None and may_be_erased:
+        elif row is not None and row.text is None and (may_be_erased or entry.seq <= expired):
             erased += 1
         else:
             faults.append(f"the output that entry {entry.seq} binds was altered or removed")

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from bot.audit import change_log, events, followed_log, inbound_events, verification
+from bot.audit import change_log, events, followed_log, inbound_events, output, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import Event
 from bot.audit.spool import Spool
@@ -14,8 +14,12 @@ from bot.db import dedup, outbox
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.integrations import webhook_queue
 from bot.model.canonical import hash_canonical
+from bot.model.times import DAY
 
 log = logging.getLogger(__name__)
+
+# Outputs a call, so that other writers do not wait.
+_MOST_ERASED = 50
 
 Witness = Callable[[Checkpoint], None]
 
@@ -33,8 +37,12 @@ class Housekeeping:
         spool: Spool,
         witnesses: Sequence[Witness] = (),
         cosigners: Witnesses | None = None,
+        keep_output: int = 0,
     ) -> None:
         self._database, self._spool = database, spool
+        self._keep_output = keep_output * DAY
+        # Up to this entry, everything that has expired is erased.
+        self._erased_until = 0
         self._witnesses, self._cosigners = witnesses, cosigners
         # The number of the last log entry at the start.
         self._first_head = 0
@@ -69,6 +77,8 @@ class Housekeeping:
             inbound_events.delete_old_events(tx)
             webhook_queue.delete_old_failures(tx)
             outbox.delete_old_updates(tx)
+            if self._keep_output:
+                self._erase_expired_output(tx)
             if error:
                 change_log.append_entry(tx, events.LoggingFailed(reason=str(error)))
             row_mac.log_forged_rows(tx)
@@ -79,6 +89,23 @@ class Housekeeping:
                 self._cosigners.save_cosignatures(tx)
             checkpoint = verification.create_checkpoint(tx)
         self._publish_checkpoint(checkpoint)
+
+    def _erase_expired_output(self, tx: Transaction) -> None:
+        """Erase some of the output that has expired. Once a day, more of it expires.
+
+        No more expires before all that expired earlier is erased, so only the newest expiration
+        can be incomplete.
+        """
+        (until, at), (before, _) = [*output.list_expirations(tx), (0, 0), (0, 0)][:2]
+        if until > self._erased_until:
+            after = max(before, self._erased_until)
+            if output.erase_expired_output(tx, after=after, until=until, limit=_MOST_ERASED):
+                return
+            self._erased_until = until
+        newest = change_log.get_last_entry_before(tx, tx.now - self._keep_output)
+        if newest is not None and newest.seq > until and at <= tx.now - DAY:
+            days = self._keep_output // DAY
+            change_log.append_entry(tx, events.OutputExpired(until=newest.seq, days=days))
 
     def publish_last_checkpoint(self) -> None:
         """Publish the last checkpoint to the witnesses at shutdown, and keep a snapshot."""
