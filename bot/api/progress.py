@@ -12,7 +12,7 @@ from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas import OutputModel, to_datetime
 from bot.api.schemas_in import RunId
-from bot.audit import run_proof
+from bot.audit import entry_proof, run_proof
 from bot.db import run_progress, runs
 from bot.db.database import Transaction
 from bot.db.run_progress import RunProgress
@@ -98,6 +98,20 @@ class RunVerificationOut(OutputModel):
     errors: list[str] = Field(validation_alias="faults")
 
 
+class RunProofOut(OutputModel):
+    """Proof of one entry of a run."""
+
+    entry: int = Field(description="Number of the entry.")
+    kind: str
+    proof: str = Field(description="In the format tlog-proof of C2SP.")
+
+
+class RunProofsOut(OutputModel):
+    """Proofs of a run, all under the same checkpoint."""
+
+    proofs: list[RunProofOut]
+
+
 @router.get("/progress", operation_id="getProgress", summary="Get progress and live output")
 def get_progress(
     parts: Parts, caller: ReadCaller, number: RunId, after: Position = 0
@@ -129,6 +143,19 @@ def verify_run(parts: Parts, caller: ReadCaller, number: RunId) -> RunVerificati
     with parts.database.reading(caller.view_rights) as tx:
         runs.get_run(tx, number)
         return RunVerificationOut.model_validate(run_proof.verify_run(tx, number))
+
+
+@router.get("/proof", operation_id="proveRun", summary="Get proofs of a run")
+def prove_run(parts: Parts, caller: ReadCaller, number: RunId) -> RunProofsOut:
+    """Who requested, planned and approved it, and how it ended. Anyone can verify the proofs
+    without the log, for example with docs/verify_changelog.py.
+    """
+    with parts.database.reading(caller.view_rights) as tx:
+        proofs = entry_proof.build_run_proofs(tx, number)
+    shown = [
+        RunProofOut(entry=one.entry.seq, kind=one.entry.kind, proof=one.proof) for one in proofs
+    ]
+    return RunProofsOut(proofs=shown)
 
 
 def _count(tx: Transaction, progress: RunProgress) -> dict[str, Any]:

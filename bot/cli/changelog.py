@@ -347,20 +347,27 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str) -
 
 
 @click.command("proof")
-@click.argument("entry", type=click.IntRange(1, 2**53 - 1))
+@click.argument("entry", type=click.IntRange(1, 2**53 - 1), required=False)
+@click.option("--run", type=click.IntRange(1, 2**31 - 1), help="All proofs of this run, as ZIP.")
 @pass_environment_only
-def prove_entry(environment: CommandEnvironment, *, entry: int) -> None:
-    """Print a proof of one entry, in the format tlog-proof of C2SP.
+def prove_entry(environment: CommandEnvironment, *, entry: int | None, run: int | None) -> None:
+    """Print a proof of one entry, in the format tlog-proof of C2SP, or those of a run.
 
     It holds the entry and shows that it is under a signed root. Anyone can verify it without the
     log: python3 docs/verify_changelog.py FILE --key HEX.
 
-    For example: keyturn changelog proof 31 > entry-31.tlog-proof
+    For example: keyturn changelog proof --run 7 > run-7-proofs.zip
     """
     from bot.audit import entry_proof
 
+    if (entry is None) == (run is None):
+        raise click.UsageError("name an entry, or a run with --run")
     with environment.open_database() as database, database.reading() as tx:
-        click.echo(entry_proof.build_proof(tx, entry), nl=False)
+        if run is not None:
+            packed = entry_proof.pack_run_proofs(entry_proof.build_run_proofs(tx, run))
+            sys.stdout.buffer.write(packed)
+        elif entry is not None:
+            click.echo(entry_proof.build_proof(tx, entry), nl=False)
 
 
 @click.command("verify")

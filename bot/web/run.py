@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from bot.audit import run_proof
+from bot.audit import entry_proof, run_proof
 from bot.audit.run_proof import RunVerification
 from bot.db import runs
 from bot.db.database import Transaction
@@ -276,6 +276,15 @@ def verify_run_entries(visit: Visit, number: IdPath) -> Response:
     with visit.read_viewable() as tx:
         result = run_proof.verify_run(tx, number)
     return render_run_page(visit, number, verification_result=result)
+
+
+@router.get("/proof")
+def export_run_proofs(visit: Visit, number: IdPath) -> Response:
+    """Download the proofs of a run, which other tools verify."""
+    with visit.read_viewable() as tx:
+        packed = entry_proof.pack_run_proofs(entry_proof.build_run_proofs(tx, number))
+    headers = {"Content-Disposition": f'attachment; filename="run-{number}-proofs.zip"'}
+    return Response(packed, headers=headers, media_type="application/zip")
 
 
 def _build_view(tx: Transaction, number: int, user: User) -> RunView:

@@ -40,6 +40,7 @@ NO_PAGES = {
     "/changelog.csv",
     "/changelog.json",
     "/changelog/entries/{number}/proof",
+    "/runs/{number}/proof",
     "/runs/{number}/stream",
     "/stream",
     "/runs/{number}/live",

@@ -285,6 +285,7 @@ def _record_runs(service: _Service) -> None:
     service.call("getProgress", "dora", f"GET /runs/{run}/progress")
     service.call("listRuns", "dora", "GET /runs", host="lb*", state="succeeded", limit=1)
     service.call("verifyRun", "dora", f"POST /runs/{run}/verify")
+    service.call("proveRun", "dora", f"GET /runs/{run}/proof")
     service.call("undoRun", "dora", f"POST /runs/{run}/undo", {"reason": "it attacks again"})
     service.call("repeatRun", "dora", f"POST /runs/{run}/again", {"reason": "ticket 4712"})
     plan = service.call(

@@ -41,6 +41,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("GET", "/runs/{number}/document"): (READERS, 200, None),
     ("GET", "/runs/{number}/progress"): (READERS, 200, None),
     ("POST", "/runs/{number}/verify"): (READERS, 200, None),
+    ("GET", "/runs/{number}/proof"): (READERS, 200, None),
     ("POST", "/runs"): (("request",), 202, {"request": "toy show lb1"}),
     ("POST", "/runs/{number}/approve"): (("approve",), 409, DIGEST),
     ("POST", "/runs/{number}/sign"): (("request",), 409, {**DIGEST, "signature": "none"}),

@@ -46,6 +46,7 @@ ROUTES = {
     ("GET", "/runs/{number}/document"): "run",
     ("GET", "/runs/{number}/progress"): "run",
     ("POST", "/runs/{number}/verify"): "run",
+    ("GET", "/runs/{number}/proof"): "run",
     ("POST", "/runs"): "tells of none",
     ("POST", "/runs/{number}/approve"): "run",
     ("POST", "/runs/{number}/sign"): "run",

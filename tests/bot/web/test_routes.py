@@ -23,6 +23,7 @@ ROUTES = {
     ("GET", "/runs/{number}/stream"): (401, 200),
     ("GET", "/stream"): (401, 200),
     ("POST", "/runs/{number}/verify"): (401, 200),
+    ("GET", "/runs/{number}/proof"): (401, 200),
     ("POST", "/runs/{number}/approve"): (401, 409),
     ("GET", "/runs/{number}/sign"): (401, 403),
     ("GET", "/sign"): (200, 200),

@@ -32,6 +32,7 @@ ROUTES = {
     ("GET", "/runs/{number}/stream"): "run",
     ("GET", "/stream"): "leaves out",
     ("POST", "/runs/{number}/verify"): "run",
+    ("GET", "/runs/{number}/proof"): "run",
     ("POST", "/runs/{number}/approve"): "run",
     ("GET", "/runs/{number}/sign"): "run",
     ("GET", "/sign"): "tells of none",
