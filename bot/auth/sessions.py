@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,6 +112,17 @@ def find_session(tx: Transaction, token: str) -> Session | None:
     if row is None or not row_mac.is_mac_valid(tx, _SESSION, row):
         return None
     return _build_active_session(tx, row)
+
+
+def list_active(tx: Transaction, tokens: Collection[str]) -> frozenset[str]:
+    """Return those of these tokens whose sessions have not ended."""
+    by_hash = {_hash_token(token): token for token in tokens}
+    rows = tx.sql.execute(select(_SESSION).where(_SESSION.c.token.in_(by_hash))).all()
+    return frozenset(
+        by_hash[row.token]
+        for row in rows
+        if row_mac.is_mac_valid(tx, _SESSION, row) and _build_active_session(tx, row)
+    )
 
 
 def list_sessions(tx: Transaction, person: str) -> list[Session]:

@@ -94,6 +94,20 @@ def get_stamp(tx: Transaction) -> str:
     return "-".join(map(str, parts))
 
 
+def get_waiting_stamp(tx: Transaction) -> str:
+    """Return a value that changes with what waits for anyone, apart from policy and time."""
+    waiting = select(_RUN.id).where(_RUN.state.in_([State.PENDING.value, State.UNKNOWN.value]))
+    delegation = tables.delegation.c
+    queries = (
+        select(func.count(), func.max(_RUN.id), func.sum(_RUN.version)).where(
+            _RUN.id.in_(waiting)
+        ),
+        select(func.max(tables.entry.c.seq)).where(tables.entry.c.run.in_(waiting)),
+        select(func.max(delegation.id), func.max(delegation.revoked_at)),
+    )
+    return "-".join(str(value) for query in queries for value in tx.sql.execute(query).one())
+
+
 def _build_part(tx: Transaction, row: Row[Any]) -> RunProgressPart:
     summary = view_conditions.show_references(tx, row.summary)
     return RunProgressPart(

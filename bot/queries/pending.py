@@ -1,38 +1,25 @@
 """List the runs that wait for one person, and decide who can resolve or decide a run."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.audit import change_log, events
-from bot.db import runs, search
+from bot.db import runs, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.model.times import format_utc
 from bot.policy import Policy
 from bot.policy.people import Area
 from bot.queries.approval_count import get_ruling
-from bot.queries.delegation_rules import find_delegator
+from bot.queries.delegation_rules import (
+    find_delegates,
+    find_delegator,
+    list_logged_delegations,
+)
 from bot.queries.questions import Assignment, Remark, get_answerer, get_discussions
 
+# Of a person's own plans and of the counter-proposals for them.
 _MAX_RUNS = 100
-
-
-def list_runs_awaiting_person(tx: Transaction, policy: Policy, person: str) -> list[Run]:
-    """Return the runs that this person can resolve, then those that they can still decide.
-
-    Only the newest hundred of each kind are considered.
-    """
-    unknown = search.find_newest_runs(
-        tx, search.RunFilter(states=frozenset({State.UNKNOWN})), most=_MAX_RUNS
-    )
-    pending = search.find_newest_runs(
-        tx, search.RunFilter(states=frozenset({State.PENDING})), most=_MAX_RUNS
-    )
-    votes = runs.list_decisions_on(tx, [run.id for run in pending])
-    voted = {run for run, cast in votes.items() if any(vote.person == person for vote in cast)}
-    return [run for run in unknown if can_resolve(policy, run, person)] + [
-        run for run in pending if run.id not in voted and can_decide(tx, policy, run, person)
-    ]
 
 
 @dataclass(frozen=True)
@@ -60,11 +47,15 @@ class Inbox:
 
 
 def read_inbox(tx: Transaction, policy: Policy, person: str) -> Inbox:
-    """Return what waits for a person, of the newest hundred runs of each kind."""
-    found = list_runs_awaiting_person(tx, policy, person)
-    pending_filter = search.RunFilter(states=frozenset({State.PENDING}))
-    newest = search.find_newest_runs(tx, pending_filter, most=_MAX_RUNS)
-    own = [run for run in newest if get_answerer(run) == person]
+    """Return what waits for a person: the runs to resolve, then those to decide, newest first."""
+    unknown, pending = _list_unknown(tx), runs.list_pending(tx)[::-1]
+    voters = _list_voters(tx, pending)
+    found = [run for run in unknown if can_resolve(policy, run, person)] + [
+        run
+        for run in pending
+        if person not in voters[run.id] and can_decide(tx, policy, run, person)
+    ]
+    own = [run for run in pending if get_answerer(run) == person]
     discussions = get_discussions(tx, {run.id for run in (*found, *own)})
     assignments = {
         number: one.assignment
@@ -78,6 +69,47 @@ def read_inbox(tx: Transaction, policy: Policy, person: str) -> Inbox:
     ]
     found.sort(key=lambda run: (run.state is not State.UNKNOWN, run.id not in assignments))
     return Inbox(found, assignments, questions)
+
+
+def count_waiting(tx: Transaction, policy: Policy, people: Collection[str]) -> Mapping[str, int]:
+    """Count what read_inbox() returns for each of these people of the policy.
+
+    The rules are asked once for all people whom they treat alike. The transaction is the
+    service's.
+    """
+    pending = runs.list_pending(tx)
+    voters, in_force = _list_voters(tx, pending), list_logged_delegations(tx, now=tx.now)
+    discussions = get_discussions(tx, {run.id for run in pending})
+    found: dict[str, list[int]] = {person: [] for person in people}
+    for run in _list_unknown(tx):
+        for person in people:
+            if can_resolve(policy, run, person):
+                found[person].append(run.id)
+    for run in pending:
+        request, ruling = get_ruling(tx, policy, run)
+        delegates = find_delegates(policy, in_force, request, ruling)
+        able = {*policy.select_approvers(people, request, ruling), *(one for one, _ in delegates)}
+        for person in able.intersection(people) - voters[run.id]:
+            found[person].append(run.id)
+        if run.id in discussions and discussions[run.id].has_open_question:
+            found.get(get_answerer(run), []).append(run.id)
+    return {person: _count_viewable(tx, policy, person, found[person]) for person in people}
+
+
+def _count_viewable(tx: Transaction, policy: Policy, person: str, numbers: Sequence[int]) -> int:
+    with view_conditions.viewing_as(tx, policy.get_view_rights(person)):
+        viewable = view_conditions.list_viewable(tx, numbers)
+    return sum(number in viewable for number in numbers)
+
+
+def _list_unknown(tx: Transaction) -> list[Run]:
+    return runs.list_unknown_outcomes(tx)[::-1]
+
+
+def _list_voters(tx: Transaction, pending: Sequence[Run]) -> Mapping[int, frozenset[str]]:
+    """Return by run who has decided it already."""
+    votes = runs.list_decisions_on(tx, [run.id for run in pending])
+    return {run.id: frozenset(vote.person for vote in votes.get(run.id, ())) for run in pending}
 
 
 def can_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:

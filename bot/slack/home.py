@@ -12,7 +12,6 @@ from bot.model.agents import get_agent_name
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run, State
 from bot.model.run_states import get_run_display
-from bot.queries.questions import get_answerer
 from bot.slack.blocks import (
     Block,
     Inline,
@@ -59,7 +58,7 @@ class HomeContent:
     base_url: str
     """Of the web pages, or ""."""
     pending: Sequence[SlackRunView]
-    """Runs that need this person's approval."""
+    """The first runs that need this person's approval: those that are assigned to them first."""
     questions: Sequence[SlackRunView]
     """The person's pending requests with a question that is not answered."""
     unrequested: Sequence[SlackRunView]
@@ -69,6 +68,8 @@ class HomeContent:
     running: Sequence[Run]
     recent_changes: Sequence[Run]
     """Changes that have ended, newest first."""
+    more_pending: Sequence[Run] = ()
+    """All other runs that need this person's approval."""
     added: Sequence[HomeSection] = ()
     """The sections of features."""
 
@@ -139,16 +140,20 @@ def _render_card_blocks(run_view: SlackRunView) -> list[Block]:
 
 
 def _render_pending(content: HomeContent) -> list[Block]:
-    pending = content.pending
-    title = header(f"Needs your approval · {len(pending)}" if pending else "Needs your approval")
+    pending, more = content.pending, content.more_pending
+    count = len(pending) + len(more)
+    title = header(f"Needs your approval · {count}" if pending else "Needs your approval")
     if not pending:
         return [title, context("No requests need your approval.")]
     blocks = [title]
-    for run_view in pending[:_MAX_CARDS]:
+    for run_view in pending:
         blocks += [*_render_card_blocks(run_view), _DIVIDER]
-    more = pending[_MAX_CARDS:]
     if more:
-        blocks.append(_render_runs([run_view.run for run_view in more], content))
+        blocks.append(_render_runs(more, content))
+    if len(more) > _MAX_LISTED:
+        blocks.append(
+            context(f"and {len(more) - _MAX_LISTED} more: keyturn pending lists all of them")
+        )
     return blocks
 
 
@@ -184,7 +189,6 @@ _log = logging.getLogger(__name__)
 _LEASE_SECONDS = 15.0
 _TIMEOUT_SECONDS = 10.0
 _RETRY_SECONDS = 20.0
-_MAX_PENDING = 200
 _MAX_NEWEST = 40
 # Slack's error codes for people who no longer have a Home tab.
 _GONE_USER_ERRORS = frozenset(
@@ -274,10 +278,8 @@ class HomeTabs:
             tx.view_rights = None
 
     def _build_content(self, tx: Transaction, home: Home) -> HomeContent:
-        pending = [
-            self._view_builder.build_slack_run_view(tx, run.id)
-            for run in runs.list_pending(tx)[:_MAX_PENDING]
-        ]
+        inbox = self._view_builder.read_inbox(tx, home.person)
+        pending = [run for run in inbox.runs if run.state is State.PENDING]
         active = [run for run in runs.list_unfinished_briefly(tx) if run.parent is None]
         latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_NEWEST)
         return HomeContent(
@@ -289,12 +291,13 @@ class HomeTabs:
                 self._view_builder.build_slack_run_view(tx, run.id)
                 for run in runs.list_unrequested(tx, home.person)
             ],
-            # Those that are assigned to the person first.
-            pending=sorted(
-                (run_view for run_view in pending if can_decide(run_view, home)),
-                key=lambda run_view: run_view.discussion.assignee != home.person,
-            ),
-            questions=[run_view for run_view in pending if _must_answer(run_view, home)],
+            pending=[
+                self._view_builder.build_slack_run_view(tx, run.id) for run in pending[:_MAX_CARDS]
+            ],
+            more_pending=pending[_MAX_CARDS:],
+            questions=[
+                self._view_builder.build_slack_run_view(tx, one.run.id) for one in inbox.questions
+            ],
             own_runs=[run for run in latest if run.requested_by == home.person],
             running=[
                 run for run in active if run.state in _RUNNING_STATES and run.kind == "change"
@@ -314,17 +317,6 @@ def list_concerned_users(run_view: SlackRunView) -> set[str]:
         *(one.slack_user for one in (*run_view.approvers, *run_view.owners)),
     }
     return {user for user in people if user}
-
-
-def can_decide(run_view: SlackRunView, home: Home) -> bool:
-    """Return whether the run needs this person's approval."""
-    has_decided = any(decision.person == home.person for decision in run_view.view.decisions)
-    return not has_decided and any(one.slack_user == home.user for one in run_view.approvers)
-
-
-def _must_answer(run_view: SlackRunView, home: Home) -> bool:
-    """Return whether a question about the run waits for this person."""
-    return get_answerer(run_view.run) == home.person and run_view.discussion.has_open_question
 
 
 def _is_change_started(run: Run) -> bool:

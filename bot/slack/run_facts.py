@@ -14,6 +14,7 @@ from bot.model.run_states import StatusDisplay
 from bot.model.view_rights import ViewRights, create_own_runs_only
 from bot.policy import NoPolicyError, Person, Policy, PolicySource
 from bot.policy.people import Area
+from bot.queries.pending import Inbox, read_inbox
 from bot.queries.questions import Discussion, get_answerer
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.slack.features import NO_FEATURES, ChatFeatures
@@ -223,6 +224,13 @@ class SlackRunViewBuilder:
             return self._policies.get_policy().get_view_rights(person)
         except NoPolicyError:
             return create_own_runs_only(person)
+
+    def read_inbox(self, tx: Transaction, person: str) -> Inbox:
+        """Return what waits for a person; nothing without a valid policy."""
+        try:
+            return read_inbox(tx, self._policies.get_policy(), person)
+        except NoPolicyError:
+            return Inbox((), {}, ())
 
     def get_person_names(self) -> Mapping[str, str]:
         """Return the names of all people, by their ids; none without a valid policy."""

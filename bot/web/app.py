@@ -33,6 +33,7 @@ from bot.web import (
     tokens,
 )
 from bot.web.assets import STATIC_DIRECTORY, describe_missing_assets
+from bot.web.change_feed import ChangeFeed
 from bot.web.deps import WebDependencies
 
 _ROUTER_MODULES = (
@@ -70,6 +71,13 @@ def build_app(deps: WebDependencies) -> FastAPI:
     if missing := describe_missing_assets():
         log.error("the pages %s", missing)
     app.state.progress_cache = stream.ProgressCache()
+    limits = deps.stream_slots.limits
+    app.state.change_feed = ChangeFeed(
+        deps.database,
+        deps.policies,
+        max_age=2 * limits.poll_seconds,
+        session_seconds=limits.session_check_seconds,
+    )
     errors.install_error_handlers(app, deps)
     # Add the routes directly: nested routers would be searched for each request.
     routers = [

@@ -1,6 +1,8 @@
 """Home page: what needs the user's action, runs in progress, and recent runs."""
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
 
 from bot.db import break_glass, runs, search
 from bot.db.database import Transaction
@@ -19,13 +21,16 @@ _ACTIVE_STATES = frozenset(
 )
 _MAX_LATEST_RUNS = 10
 _MAX_RUNS = 100
+_MAX_CARDS = 10
+
+PageQuery = Annotated[int, Query(ge=1, le=100_000)]
 _DAY = 86_400 * 1_000_000
 
 
 @router.get("/")
-def show_home(visit: Visit) -> Response:
+def show_home(visit: Visit, page: PageQuery = 1) -> Response:
     with visit.read_viewable() as tx:
-        pending_runs = _list_runs_in_states(tx, frozenset({State.PENDING}))
+        pending_runs = _list_own_pending_runs(tx, visit.person)
         active = _list_runs_in_states(tx, _ACTIVE_STATES)
         latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_LATEST_RUNS)
         votes = runs.list_decisions_on(tx, [run.id for run in (*pending_runs, *active, *latest)])
@@ -44,11 +49,14 @@ def show_home(visit: Visit) -> Response:
         ]
     return visit.render(
         "home.html",
-        mine=inbox.runs,
+        mine=inbox.runs[(page - 1) * _MAX_CARDS : page * _MAX_CARDS],
+        mine_count=len(inbox.runs),
+        page=page,
+        has_next_page=len(inbox.runs) > page * _MAX_CARDS,
         assignments=inbox.assignments,
         questions=inbox.questions,
         break_glass_uses=break_glass_uses,
-        pending=[run for run in pending_runs if run.requested_by == visit.person],
+        pending=pending_runs,
         active=[run for run in active if run.id not in mine_ids],
         latest=latest,
         proposals=proposals,
@@ -64,6 +72,11 @@ def _list_active_freezes(policy: Policy, now: int) -> list[tuple[FreezePeriod, i
     """Return the active freezes, each with its end in microseconds since 1970."""
     freezes = policy.list_freeze_periods(to_datetime(now))
     return [(one, to_microseconds(one.ends_at)) for one in freezes if one.is_active]
+
+
+def _list_own_pending_runs(tx: Transaction, person: str) -> list[Run]:
+    own = search.RunFilter(person=person, states=frozenset({State.PENDING}))
+    return search.find_newest_runs(tx, own, most=_MAX_RUNS)
 
 
 def _list_runs_in_states(tx: Transaction, states: frozenset[State]) -> list[Run]:

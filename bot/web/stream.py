@@ -15,15 +15,15 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.responses import StreamingResponse
 from starlette.types import Message, Send
 
-from bot.db import run_progress, runs, view_conditions
-from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.db import run_progress, runs
+from bot.db.database import Database, StoreUnavailable
 from bot.db.live_output import LiveOutput
 from bot.db.run_progress import RunProgress, RunProgressPart
 from bot.db.runs import NoSuchRun
 from bot.model.text import escape_control
 from bot.policy import NoPolicyError
-from bot.queries.pending import read_inbox
 from bot.web.auth import NotSignedInError, PassiveUser, User, check_still_signed_in
+from bot.web.change_feed import ChangeFeed, Follower
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import render_fanout, render_host_rows
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits
@@ -116,39 +116,51 @@ router = APIRouter()
 _MAX_READER_THREADS = 2
 _ACCESS_ENDED, _NO_SLOT, _RUN_ENDED = "access_ended", "no_slot", "run_ended"
 
+_NO_SLOT_SENTENCE = (
+    "Too many pages are open, so this one does not update by itself: close others, or reload it."
+)
+
 PositionQuery = Annotated[int, Query(ge=0, le=2**62)]
 
 
 @router.get("/stream")
 async def stream_changes(request: Request, deps: WebDeps, user: PassiveUser) -> Response:
     """Stream that lists may have changed, with the number of runs that await the reader."""
-    reader, pause = _ChangeReader(request, deps), 4 * deps.stream_slots.limits.poll_seconds
-    return _respond_with_stream(request, deps, _stream_events(deps, user, reader, pause))
+    feed: ChangeFeed = request.app.state.change_feed
+    reader = _ChangeReader(feed, Follower(user.id, user.session_token))
+    pause = 4 * deps.stream_slots.limits.poll_seconds
+    return _respond_with_stream(request, deps, _stream_changes(deps, user, reader, pause))
 
 
 @dataclass
 class _ChangeReader:
     """What one reader of the stream of changes has received so far."""
 
-    request: Request
-    deps: WebDependencies
+    feed: ChangeFeed
+    follower: Follower
     has_ended: bool = False
-    _last_stamp: str = ""
+    _sent: tuple[str, int] = ("", 0)
 
     async def read_events(self) -> list[bytes]:
         """Return the event that is new, if any. Raises NotSignedInError."""
-        return await to_thread.run_sync(self._read_events)
+        state, person = await self.feed.read(self.follower), self.follower.person
+        if self.follower.session not in state.signed_in:
+            raise NotSignedInError("Your session has expired.")
+        current = state.stamps[person], state.waiting[person]
+        if current == self._sent:
+            return []
+        self._sent = current
+        data = {"waiting": current[1], "within": state.reload_seconds}
+        return [_encode_event("changed", data)]
 
-    def _read_events(self) -> list[bytes]:
-        user = check_still_signed_in(self.request)
-        cache: ProgressCache = self.request.app.state.progress_cache
-        with self.deps.database.reading(user.view_rights) as tx:
-            stamp = cache.get_stamp(tx, 2 * self.deps.stream_slots.limits.poll_seconds)
-            if stamp == self._last_stamp:
-                return []
-            self._last_stamp = stamp
-            waiting = read_inbox(tx, user.policy, user.id).count
-        return [_encode_event("changed", {"waiting": waiting})]
+
+async def _stream_changes(
+    deps: WebDependencies, user: User, reader: _ChangeReader, pause: float
+) -> AsyncGenerator[bytes]:
+    with reader.feed.follow(reader.follower):
+        async with aclosing(_stream_events(deps, user, reader, pause)) as events:
+            async for event in events:
+                yield event
 
 
 @router.get("/runs/{number}/stream")
@@ -211,7 +223,6 @@ class ProgressCache:
     _cached: dict[int, tuple[float, RunProgress]] = field(
         default_factory=dict[int, tuple[float, RunProgress]]
     )
-    _stamp: tuple[float, str] = (0.0, "")
     _limiter: CapacityLimiter | None = None
 
     async def get_progress(self, database: Database, run_id: int, max_age: float) -> RunProgress:
@@ -225,17 +236,6 @@ class ProgressCache:
             self._limiter = CapacityLimiter(_MAX_READER_THREADS)
         read = partial(self._read_progress, database, run_id, max_age)
         return await to_thread.run_sync(read, limiter=self._limiter)
-
-    def get_stamp(self, tx: Transaction, max_age: float) -> str:
-        """Return a value that changes with what lists show to the reader of the transaction."""
-        if not view_conditions.can_view_everything(tx):
-            return run_progress.get_stamp(tx)
-        with self._lock:
-            read_at, stamp = self._stamp
-            if time.monotonic() - read_at >= max_age:
-                stamp = run_progress.get_stamp(tx)
-                self._stamp = (time.monotonic(), stamp)
-            return stamp
 
     def _read_progress(self, database: Database, run_id: int, max_age: float) -> RunProgress:
         with self._lock:
@@ -302,7 +302,7 @@ async def _stream_events(
     except (NotSignedInError, NoSuchRun):
         yield _encode_event(_ACCESS_ENDED, "")
     except NoFreeSlotError:
-        yield _encode_event(_NO_SLOT, "")
+        yield _encode_event(_NO_SLOT, _NO_SLOT_SENTENCE)
     except (StoreUnavailable, NoPolicyError):
         return
 

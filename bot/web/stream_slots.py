@@ -26,7 +26,7 @@ class StreamLimits:
     max_seconds: float = 900.0
     """Time after which a stream ends; the browser then reconnects and continues."""
     max_per_person: int = 8
-    max_in_total: int = 300
+    max_in_total: int = 600
 
 
 @dataclass

@@ -515,6 +515,7 @@ FOR_THE_SERVICE = {
     "web/health.py": "it says how the service is, not what it did",
     "web/login.py": "it tells whom a sign-in link signs in, to whoever holds the link",
     "web/stream.py": "looks are shared by all who watch; each is let in, and looked at again",
+    "web/change_feed.py": "it reads for all open pages at once, with the rights of each reader",
     "web/auth.py": "it looks up who is there, and reads on for them",
     "api/long_poll.py": "it looks whether a run is over that its caller was shown",
     "api/auth.py": "it looks up whose token it is",

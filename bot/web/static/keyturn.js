@@ -155,10 +155,12 @@
     return region.contains(focused) && focused.matches("input, select, textarea")
       || selection && !selection.isCollapsed && region.contains(selection.anchorNode);
   }
-  var refreshTimer = 0, refreshedAt = 0;
+  // All open pages together load few lists a second: each waits for a random part of the time that it is given.
+  var refreshTimer = 0, refreshedAt = 0, spread = 0;
   function refreshLists() {
-    window.clearTimeout(refreshTimer);
+    if (refreshTimer) { return; }
     refreshTimer = window.setTimeout(function () {
+      refreshTimer = 0;
       document.querySelectorAll("[data-live]").forEach(function (region) {
         if (isInUse(region)) { refreshLists(); return; }
         refreshedAt = Date.now();
@@ -166,7 +168,7 @@
           target: "#" + region.id, select: "#" + region.id, swap: "outerHTML", headers: { "X-Keyturn-Live": "yes" }
         });
       });
-    }, Math.max(250, refreshedAt + 3000 - Date.now()));
+    }, Math.max(250, refreshedAt + 3000 - Date.now()) + Math.random() * spread);
   }
 
   var changes = null, isFirstChange = true;
@@ -174,13 +176,22 @@
     if (changes || !document.body.dataset.stream || !window.EventSource) { return; }
     changes = new EventSource(document.body.dataset.stream);
     changes.addEventListener("changed", function (event) {
-      waiting = JSON.parse(event.data).waiting;
+      var state = JSON.parse(event.data);
+      waiting = state.waiting;
+      spread = 1000 * state.within;
       showTitle(title);
       if (!isFirstChange) { refreshLists(); }
       isFirstChange = false;
     });
-    changes.addEventListener("no_slot", stopFollowing);
+    changes.addEventListener("no_slot", function (event) {
+      stopFollowing();
+      if (document.querySelector("[data-live]")) { showNotice(JSON.parse(event.data)); }
+    });
     changes.addEventListener("access_ended", reload);
+  }
+  function showNotice(text) {
+    var lost = document.getElementById("lost");
+    if (lost) { lost.querySelector("span").textContent = text; lost.hidden = false; }
   }
   function stopFollowing() { if (changes) { changes.close(); changes = null; } }
   // Browsers limit the connections per server, so hidden pages close theirs after a while.
