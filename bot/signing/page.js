@@ -69,7 +69,6 @@
   // Return the texts behind #: deflated, so that most plans fit into the address of a button.
   async function readFragment() {
     var fields = new URLSearchParams(location.hash.slice(1));
-    if (!fields.get("plan")) { throw new Refusal("There is no plan in the address. Open this page with the button “Sign…” of a run."); }
     var reader = new Blob([decode(fields.get("plan"))]).stream().pipeThrough(new DecompressionStream("deflate-raw")).getReader();
     var parts = [], size = 0;
     for (var next = await reader.read(); !next.done; next = await reader.read()) {
@@ -79,6 +78,17 @@
     }
     var texts = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(await new Blob(parts).arrayBuffer()));
     return { document: String(texts.document), sections: texts.sections.map(String), person: fields.get("person") || "", then: fields.get("then") || "", reason: fields.get("reason") || "" };
+  }
+
+  // Return the texts of the file of an offline plan: docs/offline.md has the format.
+  async function readFile(file) {
+    if (file.size > MOST_BYTES) { throw new Refusal("The file is too long for a plan."); }
+    var lines = (await file.text()).replace(/\r\n/g, "\n").split("\n"), texts = { d: "", s: "" };
+    if (lines[0] !== "keyturn-offline 1") { throw new Refusal("This is no offline plan: its first line is not “keyturn-offline 1”."); }
+    lines.forEach(function (line) {
+      if (/^[ds] /.test(line)) { texts[line[0]] += line.slice(2) + "\n"; }
+    });
+    return { document: texts.d, sections: [texts.s] };
   }
 
   function split(text, order) {
@@ -249,22 +259,33 @@
     return new URLSearchParams(location.hash.slice(1)).get("verify") === "yes" ? "required" : "preferred";
   }
 
-  async function sign(given, run) {
+  async function askKey(given) {
     var credential = await navigator.credentials.get({ publicKey: {
       challenge: await buildChallenge(given.document),
       rpId: location.hostname,
       userVerification: getVerification(),
       timeout: 120000,
     } });
-    send({
-      run: run,
-      person: given.person,
-      then: given.then,
-      reason: find("reason").value,
+    return {
       authenticator_data: encode(credential.response.authenticatorData),
       client_data: encode(credential.response.clientDataJSON),
       signature: encode(credential.response.signature),
-    });
+    };
+  }
+
+  async function sign(given, run) {
+    var more = { run: run, person: given.person, then: given.then, reason: find("reason").value };
+    send(Object.assign(more, await askKey(given)));
+  }
+
+  // Show a signature, which is added to the file of the plan by the person who runs it.
+  async function signOffline(given) {
+    var signed = Object.values(await askKey(given)).join("."), plan = find("plan");
+    plan.textContent = "";
+    add(plan, "p", "Send this to the person who runs the plan. They type, with your id: keyturn offline sign PLAN --as YOU --passkey …");
+    add(plan, "pre", signed).id = "signature";
+    addCopyButton(add(plan, "div", undefined, "buttons"), "signature");
+    find("button").hidden = true;
   }
 
   // Make a passkey of this page, and show its public key as OpenSSH writes it.
@@ -305,11 +326,17 @@
     addFact(facts, "Line", key.line, "mono").id = "key";
     add(plan, "p", "Send this to an owner, who calls you before adding the key:");
     add(plan, "pre", text).id = "request";
-    var buttons = add(plan, "div", undefined, "buttons"), copy = add(buttons, "button", "Copy"), mail = add(buttons, "a", "Write a mail");
+    var buttons = add(plan, "div", undefined, "buttons");
+    addCopyButton(buttons, "request");
+    var mail = add(buttons, "a", "Write a mail");
     mail.href = "mailto:?subject=" + encodeURIComponent("Signing key of " + person) + "&body=" + encodeURIComponent(text);
+  }
+
+  function addCopyButton(parent, id) {
+    var copy = add(parent, "button", "Copy");
     copy.addEventListener("click", function () {
-      navigator.clipboard.writeText(text).then(function () { copy.textContent = "Copied"; }, function () {
-        getSelection().selectAllChildren(find("request"));
+      navigator.clipboard.writeText(find(id).textContent).then(function () { copy.textContent = "Copied"; }, function () {
+        getSelection().selectAllChildren(find(id));
       });
     });
   }
@@ -330,6 +357,32 @@
     });
   }
 
+  function offerFile() {
+    var plan = find("plan"), label = add(plan, "label", "Open this page with the button “Sign…” of a run, or choose the file of an offline plan:");
+    var input = add(plan, "input");
+    label.htmlFor = input.id = "file";
+    input.type = "file";
+    input.addEventListener("change", function () { openFile(input.files[0]).catch(refuse); });
+  }
+
+  async function openFile(file) {
+    var given = await readFile(file);
+    find("plan").textContent = "";
+    if (await showPlan(given) !== "0") { throw new Refusal("This is the plan of a run, and no offline plan."); }
+    find("destination").textContent = "Your signature is good for exactly this plan, once. You send it yourself.";
+    find("act").hidden = false;
+    find("button").addEventListener("click", function () { touch(signOffline(given)); });
+  }
+
+  function touch(signed) {
+    find("button").disabled = true;
+    find("status").textContent = "Touch your key.";
+    signed.then(function () { find("status").textContent = "Signed."; }, function (error) {
+      find("button").disabled = false;
+      find("status").textContent = sayKeyError(error);
+    });
+  }
+
   function sayKeyError(error) {
     return error.name === "NotAllowedError" ? "No answer from the key. Press the button to try again." : error.message;
   }
@@ -345,6 +398,7 @@
     if (!window.PublicKeyCredential) { throw new Refusal("This browser has no passkeys here. Use another one, or sign with `keyturn sign` in a terminal."); }
     var person = new URLSearchParams(location.hash.slice(1)).get("new");
     if (person) { offerKey(person); return; }
+    if (!new URLSearchParams(location.hash.slice(1)).get("plan")) { offerFile(); return; }
     var given = await readFragment(), run = await showPlan(given);
     find("destination").textContent = "Your signature is good for exactly this plan, once. It goes to " + KEYTURN + ".";
     find("back").href = KEYTURN + "/runs/" + run;
@@ -357,19 +411,16 @@
         find("reason").focus();
         return;
       }
-      find("button").disabled = true;
-      find("status").textContent = "Touch your key.";
-      sign(given, run).then(function () { find("status").textContent = "Signed."; }, function (error) {
-        find("button").disabled = false;
-        find("status").textContent = sayKeyError(error);
-      });
+      touch(sign(given, run));
     });
   }
 
   window.addEventListener("hashchange", function () { location.reload(); });
-  start().catch(function (error) {
+  start().catch(refuse);
+
+  function refuse(error) {
     find("act").hidden = find("plan").hidden = true;
     find("title").textContent = "Sign a plan";
     report(error);
-  });
+  }
 })();

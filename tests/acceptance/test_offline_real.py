@@ -1,5 +1,6 @@
 """Two people change an enrolled host over a real sshd and sudo while Keyturn is down."""
 
+import json
 import os
 import re
 import shlex
@@ -173,7 +174,11 @@ def test_two_people_change_the_host_by_the_commands_of_the_page(blocked: Site):
 def test_plan_runs_once(blocked: Site):
     _plan_and_sign(blocked, "olga", "adam")
     line = "keyturn offline run plan.txt --as olga"
-    assert blocked.laptops["olga"].type(line).returncode == 0
+    done = blocked.laptops["olga"].type(f"{line} --json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["file"], told["state"], told["host"]) == ("plan.txt.record", "succeeded", "lb1")
+    assert any(event.endswith("Step 1 succeeded") for event in told["events"]), told
     blocked.haproxy.abuse(ADDRESS)
     again = blocked.laptops["olga"].type(line)
     assert again.returncode == 4
@@ -183,8 +188,9 @@ def test_plan_runs_once(blocked: Site):
 
 def _plan_and_sign(site: Site, *people: str) -> None:
     """Plan as Olga, and sign as these people, so that Olga has the file."""
-    done = site.laptops["olga"].type(_read_drill()[1])
+    done = site.laptops["olga"].type(f"{_read_drill()[1]} --json")
     assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["requested_by"] == "olga"
     for person in people:
         site.send_plan("olga", person)
         line = f"keyturn offline sign plan.txt --as {person}"

@@ -13,10 +13,12 @@ import pytest
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from bot.audit import change_log, events
+from bot.features.offline.plan_file import parse_plan_file
 from bot.model.run import Run, State
 from bot.signing.page import build_fragment
 from bot.signing.sshsig import PLAN_NAMESPACE
 from tests.acceptance.browsing import CONTRAST, Server, Visit, open_window
+from tests.bot.features.offline.test_commands import Desk, make_plan
 from tests.bot.harness import Harness, open_harness
 from tests.policies import get_signed_rules, give_signing_key
 from tests.toy import SetSwitch
@@ -215,8 +217,59 @@ def test_signing_page_refuses_what_is_not_one_whole_plan(browser: Browser, serve
         expect(visit.page.get_by_role("alert"), name).to_contain_text(words)
         expect(visit.page.get_by_role("button", name="Sign", exact=True), name).to_have_count(0)
         expect(visit.page.locator("#plan"), name).to_be_hidden()
-    for fragment, words in (("", "There is no plan"), ("plan=abcd", "is not complete")):
-        visit.page.goto("about:blank")
-        visit.page.goto(f"{server.address}/sign#{fragment}")
-        expect(visit.page.get_by_role("alert")).to_contain_text(words)
+    visit.page.goto("about:blank")
+    visit.page.goto(f"{server.address}/sign#plan=abcd")
+    expect(visit.page.get_by_role("alert")).to_contain_text("is not complete")
+    visit.page.goto("about:blank")
+    visit.page.goto(f"{server.address}/sign")
+    expect(visit.page.get_by_label("choose the file of an offline plan")).to_be_visible()
+    expect(visit.page.get_by_role("button", name="Sign", exact=True)).to_have_count(0)
     visit.page.context.close()
+
+
+def test_passkey_signs_the_file_of_an_offline_plan(
+    server: Server, browser: Browser, tmp_path: Path
+):
+    desk = Desk(tmp_path / "desk")
+    desk.write(plan := make_plan())
+    visit = open_window(browser, server)
+    add_passkey_device(visit.page)
+    give_signing_key(desk.policy.path, "stan", make_passkey(visit, "stan", tmp_path))
+    visit.page.goto(f"{server.address}/sign")
+    visit.page.get_by_label("choose the file of an offline plan").set_input_files(desk.file)
+    expect(visit.page.get_by_role("heading", name="abusers clear")).to_be_visible()
+    expect(visit.page.get_by_role("heading", name="Unblock 203.0.113.9")).to_be_visible()
+    visit.page.get_by_role("button", name="Sign", exact=True).click()
+    signed = visit.page.locator("#signature").inner_text()
+    altered = tmp_path / "altered"
+    for old, new, words in (
+        ("s do true", "s do false", "are not those of the plan"),
+        ("d run 0", "d run 7", "the plan of a run, and no offline plan"),
+        ("keyturn-offline 1", "keyturn-offline 2", "This is no offline plan"),
+    ):
+        altered.write_text(desk.file.read_text().replace(old, new))
+        visit.page.goto(f"{server.address}/sign")
+        visit.page.get_by_label("choose the file").set_input_files(altered)
+        expect(visit.page.get_by_role("alert")).to_contain_text(words)
+        expect(visit.page.get_by_role("button", name="Sign", exact=True)).to_be_hidden()
+    visit.page.context.close()
+    cut = desk.type("sign", "--as", "stan", "--passkey", signed[:-40])
+    assert (cut.returncode, "the browser returned no signature" in cut.stderr) == (2, True), cut
+    other = desk.type("sign", "--as", "olga", "--passkey", signed)
+    assert other.returncode == 2, other
+    done = desk.type("sign", "--as", "stan", "--passkey", signed)
+    assert (done.returncode, "Signed by stan" in done.stdout) == (0, True), done
+    (signature,) = parse_plan_file(desk.file.read_text()).texts.signatures
+    known = desk.read_policy().find_person("stan")
+    assert known
+    (tmp_path / "signers").write_text(f"stan {known.signing_keys[0].line}\n")
+    (tmp_path / "signature").write_text(signature)
+    subprocess.run(
+        [
+            *(*_VERIFY, PLAN_NAMESPACE, "-f", tmp_path / "signers"),
+            *("-I", "stan", "-s", tmp_path / "signature"),
+        ],
+        input=plan.document.encode(),
+        check=True,
+        capture_output=True,
+    )

@@ -17,7 +17,8 @@ from bot.model.times import SECOND, format_utc
 from bot.policy import Policy
 from bot.queries.approval_count import count_approvals, get_ruling
 from bot.queries.policy_result import is_plan_outdated
-from bot.queries.signatures import check_plan_signature
+from bot.queries.signatures import check_plan_signature, find_passkey_signature
+from bot.signing.assertion import parse_assertion
 from bot.workflow.approvals import get_decision_refusal
 from bot.workflow.requests import check_has_reason, check_has_ticket
 from bot.workflow.submit_plan import submit_plan
@@ -98,6 +99,14 @@ def check_in_time(plan: ResolvedPlan) -> None:
     """Raise OfflineRefused if the plan has expired, by the clock of this machine."""
     if _get_now() >= plan.expires_at:
         raise OfflineRefused(f"the plan expired at {format_utc(plan.expires_at)}: plan it again")
+
+
+def read_passkey(policy: Policy, file: PlanFile, person: str, passkey: str) -> str:
+    """Return the signature that the signing page showed. Raises InvalidRequestError."""
+    parts = passkey.split(".")
+    if len(parts) != 3:
+        raise InvalidRequestError("this is no signature of the signing page: copy all of it")
+    return find_passkey_signature(policy, person, parse_assertion(*parts), file.plan)
 
 
 def add_signature(policy: Policy, file: PlanFile, person: str, signature: str) -> PlanFile:

@@ -16,16 +16,17 @@ from bot.cli.context import (
     CommandEnvironment,
     exit_on_errors,
     exit_with_error,
-    pass_environment_only,
+    wants_json,
 )
-from bot.cli.options import ACTING_PERSON_HELP, reason_option
+from bot.cli.options import ACTING_PERSON_HELP, pass_environment, reason_option
 from bot.cli.sections import CommandGroup
 from bot.cli.signing import describe_plan, find_own_key, key_option, show_and_sign
-from bot.cli.terminal import escape_for_terminal
+from bot.cli.terminal import escape_for_terminal, print_json
 
 if TYPE_CHECKING:
     from bot.features.offline.plan_file import PlanFile
     from bot.features.offline.workspace import Workspace
+    from bot.model.plan import ResolvedPlan
     from bot.policy import Policy
 
 _FILE = click.argument("file", type=click.Path(path_type=Path, dir_okay=False), metavar="PLAN")
@@ -62,7 +63,7 @@ def offline_commands() -> None:
     help="The file to write; it must not exist.",
 )
 @_login_options
-@pass_environment_only
+@pass_environment
 def plan_change(
     environment: CommandEnvironment,
     *,
@@ -87,6 +88,9 @@ def plan_change(
     with _open_workspace(environment, person, login, ssh_key) as workspace:
         file, plan = actions.plan_change(workspace, typed, person=person, reason=reason)
         output.write_text(file.format())
+    if wants_json():
+        print_json(_describe_file(output, plan) | {"notes": plan.notes})
+        return
     for line in (plan.current_state, *describe_plan(plan), *plan.notes):
         click.echo(escape_for_terminal(line))
     click.echo(f"Written to {output}. Two people sign it: keyturn offline sign {output} --as …")
@@ -97,9 +101,16 @@ def plan_change(
 @_PERSON
 @key_option("--key", "key_file")
 @click.option("--yes", is_flag=True, help="Sign without asking.")
-@pass_environment_only
+@click.option("--passkey", default="", help="What the signing page showed when you signed there.")
+@pass_environment
 def sign_plan(
-    environment: CommandEnvironment, *, file: Path, person: str, key_file: Path | None, yes: bool
+    environment: CommandEnvironment,
+    *,
+    file: Path,
+    person: str,
+    key_file: Path | None,
+    yes: bool,
+    passkey: str,
 ) -> None:
     """Show what PLAN does, from its own bytes, and add your signature to it.
 
@@ -111,18 +122,25 @@ def sign_plan(
         policy = _read_policy(environment, person)
         found = _read_file(file)
         plan = actions.check_can_sign(policy, found, person)
-        signature = show_and_sign(plan, key_file, yes=yes)
+        signature = (
+            actions.read_passkey(policy, found, person, passkey)
+            if passkey
+            else show_and_sign(plan, key_file, yes=yes)
+        )
         signed = actions.add_signature(policy, found, person, signature)
         _replace_file(file, signed)
-        signers = actions.list_signers(policy, signed, plan)
-    click.echo(f"Signed by {', '.join(one.person for one in signers)}: {file}")
+        people = [one.person for one in actions.list_signers(policy, signed, plan)]
+    if wants_json():
+        print_json(_describe_file(file, plan) | {"signers": people})
+        return
+    click.echo(f"Signed by {', '.join(people)}: {file}")
 
 
 @offline_commands.command("run")
 @_FILE
 @_PERSON
 @_login_options
-@pass_environment_only
+@pass_environment
 def run_plan(
     environment: CommandEnvironment,
     *,
@@ -144,10 +162,15 @@ def run_plan(
 
     with _open_workspace(environment, person, login, ssh_key) as workspace:
         plan = _read_file(file)
-        run, record = actions.run_plan(workspace, plan, say=_print_event)
+        say = _ignore_event if wants_json() else _print_event
+        run, record = actions.run_plan(workspace, plan, say=say)
         summary = describe_outcome(run)
-        file.with_name(f"{file.name}.record").write_text(record.format())
+        written = file.with_name(f"{file.name}.record")
+        written.write_text(record.format())
     if run.state in {State.SUCCEEDED, State.NO_CHANGES}:
+        if wants_json():
+            ended = {"state": run.state, "summary": summary, "events": record.events}
+            print_json(_describe_file(written, record.plan) | ended)
         return
     if not run.is_ended:
         exit_with_error(f"nothing was sent: {summary}", REFUSED)
@@ -157,6 +180,25 @@ def run_plan(
 
 def _print_event(sentence: str) -> None:
     click.echo(escape_for_terminal(sentence))
+
+
+def _ignore_event(_sentence: str) -> None:
+    return
+
+
+def _describe_file(file: Path, plan: "ResolvedPlan") -> dict[str, object]:
+    """Return what JSON says of the file of a plan."""
+    from bot.model.times import format_iso
+
+    return {
+        "file": str(file),
+        "digest": plan.digest,
+        "runbook": plan.runbook,
+        "values": plan.values,
+        "host": plan.sections[0].host,
+        "requested_by": plan.requested_by,
+        "expires_at": format_iso(plan.expires_at),
+    }
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """`keyturn offline sign` and `run` refuse what no one should sign, and what is not signed."""
 
+import json
 import os
 import time
 from dataclasses import replace
@@ -101,6 +102,14 @@ def test_file_holds_who_signed_in_one_text(desk: Desk):
         desk.keys[name].sign(plan.document.encode()) for name in ("olga", "adam")
     )
     assert parse_plan_file(replace(found, events=("x", "y")).format()).events == ["x", "y"]
+
+
+def test_json_says_who_signed_and_why_not(desk: Desk):
+    desk.write(plan := make_plan())
+    told = json.loads(desk.sign("olga", "", "--json").stdout)
+    assert (told["signers"], told["digest"], told["host"]) == (["olga"], plan.digest, "lb1")
+    refused = json.loads(desk.sign("olga", "", "--json").stderr.splitlines()[-1])
+    assert (refused["status"], "signed this plan already" in refused["error"]) == (4, True)
 
 
 def test_plan_is_signed_once_by_its_own_person_in_time(desk: Desk):
