@@ -5,8 +5,3 @@ COMMANDS = {
     "offline run": "files",
     "offline sign": "files",
 }
-COMMANDS_WITHOUT_JSON = {
-    "offline plan": "people read it, and sign it",
-    "offline run": "people follow it, and the record is a file",
-    "offline sign": "people read it, and sign it",
-}
