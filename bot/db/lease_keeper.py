@@ -140,7 +140,7 @@ class LeaseKeeper:
         for hold in held:
             if (hold.run_id, hold.fence) in still:
                 self._prolong_lease(hold, tx.began)
-            else:
+            elif hold.run_id in self.leased_runs:
                 log.warning(
                     "run %d was taken over by another worker, because its lease had expired",
                     hold.run_id,

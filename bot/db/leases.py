@@ -7,7 +7,7 @@ lease changes hands: a worker with an older token has lost the run.
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, delete, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
@@ -38,7 +38,7 @@ class Lease:
 
 
 def get_lease(tx: Transaction, run: int) -> Lease | None:
-    """Return the current or last lease of a run; None if no worker ever held it."""
+    """Return the current or last lease of a run; None if no worker held it, or it has ended."""
     row = tx.sql.execute(_OF, {"of": run}).first()
     return Lease(*row) if row else None
 
@@ -94,6 +94,12 @@ def end_leases(tx: Transaction, worker: str, fences: Collection[tuple[int, int]]
         .where(lease.c.worker == worker, lease.c.run.in_([run for run, _ in fences]))
         .values(expires_at=tx.now)
     )
+
+
+def delete_leases(tx: Transaction, runs: Collection[int]) -> None:
+    """Delete the leases of runs that have ended: no worker may continue them."""
+    if runs:
+        tx.sql.execute(delete(lease).where(lease.c.run.in_(runs)))
 
 
 def list_expired(tx: Transaction) -> set[tuple[int, int]]:

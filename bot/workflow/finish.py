@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from bot import observability
 from bot.audit import change_log, events, output
 from bot.audit.change_log import EntryDraft
-from bot.db import locks, outbox, runs
+from bot.db import leases, locks, outbox, runs
 from bot.db.database import Transaction
 from bot.model.run import ACTIVE_STATES, STATES_BEFORE_INTENT, RefusedBy, Run, State
 from bot.policy import Policy
@@ -77,6 +77,8 @@ def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEn
     left = {number: runs.lock_children_in(tx, number, STATES_BEFORE_INTENT) for number in parents}
     ended = runs.move_runs(tx, [(one.run, _build_ended_run(tx, one)) for one in run_ends])
     _log_run_ends(tx, run_ends)
+    # The lease of a run with an unknown outcome says which worker its host has to refuse.
+    leases.delete_leases(tx, [run.id for run in ended if run.state is not State.UNKNOWN])
     for ending, run in zip(run_ends, ended, strict=True):
         # Checks hold no host lock.
         if ending.state is not State.UNKNOWN and run.kind != "check":

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from bot.app import Foundation
-from bot.audit import change_log
-from bot.db import leases, runs
+from bot.audit import change_log, events
+from bot.db import runs
 from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from runbooks import load_catalogue
 from tests.cli_process import Running
@@ -75,10 +75,11 @@ class Installation:
             return [entry.kind for entry in change_log.list_entries_of_run(tx, run.id)]
 
     def worker_of(self, run: Run, among: list[Running]) -> Running:
+        """Return the worker that claimed a run last."""
         with self.here.database.reading() as tx:
-            lease = leases.get_lease(tx, run.id)
-        assert lease
-        (worker,) = [one for one in among if f" {one.pid} " in lease.worker]
+            entries = change_log.list_entries_of_run(tx, run.id, [events.Claimed.kind])
+        name = entries[-1].facts["worker"]
+        (worker,) = [one for one in among if f" {one.pid} " in name]
         return worker
 
 

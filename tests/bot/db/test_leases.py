@@ -50,11 +50,12 @@ def _take_over_expired_leases(other: KeyturnService) -> None:
     other.advancer.recover_expired_leases()
 
 
-def _get_lease(harness: Harness, run: Run) -> leases.Lease:
+def _list_claims(harness: Harness, run: Run) -> list[tuple[str, int]]:
+    """Return the worker and fencing token of each claim of a run."""
     with harness.database.reading() as tx:
-        lease = leases.get_lease(tx, run.id)
-    assert lease
-    return lease
+        entries = change_log.list_entries_of_run(tx, run.id)
+    found = [entry.event for entry in entries if entry.kind == events.Claimed.kind]
+    return [(one.worker, one.fence) for one in found if isinstance(one, events.Claimed)]
 
 
 def _approve_request(harness: Harness, runbook: SetSwitch | SetAll | None = None) -> Run:
@@ -67,12 +68,7 @@ def test_claimed_entry_in_the_log_names_worker_and_fencing_token(db_harness: Har
     harness = db_harness
     run = _approve_request(harness)
     harness.run_queued_work()
-    with harness.database.reading() as tx:
-        (claimed,) = [
-            each for each in change_log.list_entries_of_run(tx, run.id) if each.kind == "claimed"
-        ]
-    assert claimed.facts == {"worker": harness.context.lease_keeper.name, "fence": 1}
-    assert _get_lease(harness, run).worker == harness.context.lease_keeper.name
+    assert _list_claims(harness, run) == [(harness.context.lease_keeper.name, 1)]
     assert harness.context.lease_keeper.leased_runs == frozenset()
 
 
@@ -96,7 +92,7 @@ def test_claimed_run_is_taken_over_with_a_higher_fencing_token(
     assert harness.get_run(run.id).state is State.SUCCEEDED
     assert harness.fleet.sent == [("lb1", "set lamp on")]
     # Once by each who claimed it, and once by who took it away in between.
-    assert _get_lease(harness, run).fence == 3
+    assert [fence for _, fence in _list_claims(harness, run)] == [1, 3]
     assert "lease taken over" in harness.list_entry_kinds(run)
 
 
@@ -141,6 +137,25 @@ def test_step_is_unknown_outcome_and_keeps_its_host_lock_when_the_lease_expires(
     assert lock.run == run.id
     # What the first one saw is not lost: whoever looks into it finds it.
     assert [(each["step"], each["outcome"]) for each in late] == [(1, "succeeded")]
+
+
+def test_lease_is_deleted_when_its_run_ends_with_a_known_outcome(db_harness: Harness):
+    """Until then, it says which worker the host has to refuse."""
+    harness = db_harness
+    run = _approve_request(harness)
+
+    def vanish(_host: str, _words: str) -> None:
+        _expire_lease(harness.database)
+        _take_over_expired_leases(_start_another_process(harness))
+
+    harness.fleet.before_send = vanish
+    harness.service.advancer.advance_run(run.id)
+    with harness.database.reading() as tx:
+        assert leases.get_lease(tx, run.id) is not None
+    harness.service.resolve_run(run.id, person="olga", succeeded=True, reason="looked at it")
+    assert harness.get_run(run.id).state is State.SUCCEEDED
+    with harness.database.reading() as tx:
+        assert leases.get_lease(tx, run.id) is None
 
 
 def test_run_taken_over_between_two_steps_is_continued_by_the_new_worker_only(db_harness: Harness):
