@@ -55,6 +55,8 @@ class Settings(BaseSettings):
     witness: a file for checkpoints, on another disk or machine.
     witnesses: servers that cosign the change log, each its verifier key and its address, separated
     by commas.
+    time_stamps: an authority (RFC 3161) that stamps the newest checkpoint each hour, and the PEM
+    file with the certificates that its stamps lead to.
     syslog: a log server for checkpoints: udp://host[:port], tcp://host[:port] or unix:///dev/log.
     mail_…: notices by e-mail, enabled by a server, host[:port]: the sender's address, the
     encryption, and a user with the file of the password.
@@ -100,6 +102,8 @@ class Settings(BaseSettings):
     requests_a_minute: Annotated[int, Field(ge=1, le=10_000)] = 60
     witness: Path | None = None
     witnesses: str = ""
+    time_stamps: str = ""
+    time_stamps_ca: Path | None = None
     syslog: str = ""
     mail_server: str = ""
     mail_from: str = ""
@@ -204,6 +208,14 @@ class Settings(BaseSettings):
             )
         if bool(self.mail_user) != (self.mail_password_file is not None):
             raise ValueError("set both KEYTURN_MAIL_USER and KEYTURN_MAIL_PASSWORD_FILE, or none")
+        return self
+
+    @model_validator(mode="after")
+    def _check_time_stamps(self) -> "Settings":
+        if bool(self.time_stamps) != (self.time_stamps_ca is not None):
+            raise ValueError("set both KEYTURN_TIME_STAMPS and KEYTURN_TIME_STAMPS_CA, or none")
+        if self.time_stamps and not _is_page_address(self.time_stamps):
+            raise ValueError("KEYTURN_TIME_STAMPS must be an address such as https://tsa.example/")
         return self
 
     @model_validator(mode="after")

@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.audit import change_log, output
 from bot.audit.change_log import Entry
+from bot.db import cosignatures
 from bot.db.database import Transaction
 from bot.model.times import format_iso
 
@@ -87,9 +88,12 @@ def _format_iso(at: int) -> str:
 def iterate_export(tx: Transaction) -> Generator[dict[str, Any]]:
     """Yield the members of every entry.
 
-    `output` if it binds output, None once erased; `checkpoint` if one has it as its newest entry.
+    `output` if it binds output, None once erased; `checkpoint` if one has it as its newest entry,
+    and then `time_stamp`, in base64, if an authority stamped that.
     """
     outputs, checkpoints = output.iterate_all_output(tx), change_log.read_cosigned_checkpoints(tx)
+    stamps = cosignatures.iterate_time_stamps(tx)
+    stamped = next(stamps, None)
     bound = next(outputs, None)
     size, point = next(checkpoints, (0, None))
     for entry in change_log.read_whole_log(tx):
@@ -100,5 +104,8 @@ def iterate_export(tx: Transaction) -> Generator[dict[str, Any]]:
             bound = next(outputs, None)
         if size == entry.seq:
             members["checkpoint"] = point.note if point else ""
+            if stamped is not None and stamped[0] == entry.seq:
+                members["time_stamp"] = stamped[1]
+                stamped = next(stamps, None)
             size, point = next(checkpoints, (0, None))
         yield members

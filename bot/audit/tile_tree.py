@@ -3,6 +3,7 @@
 A bundle holds 256 entries, a tile 256 hashes. A directory of them on any web server is a log.
 """
 
+from base64 import b64decode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from bot.audit import change_log
 from bot.audit.change_log import LogAlteredError
 from bot.audit.checkpoints import Checkpoint, parse_note
+from bot.db import cosignatures
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError
 from bot.model.merkle import TILE_WIDTH, Tree, hash_leaf
@@ -39,11 +41,23 @@ def write_tiles(
     if (writer.size, writer.compute_root()) != (point.size, point.root):
         raise LogAlteredError(f"its entries do not have the root of the checkpoint {point.size}")
     writer.write_partial_tiles()
+    _write_time_stamps(tx, directory)
     # Last, and at once: readers see the older log until then.
     new = directory / f"{_CHECKPOINT_FILE}.new"
     new.write_text(point.note)
     new.rename(directory / _CHECKPOINT_FILE)
     return point
+
+
+def _write_time_stamps(tx: Transaction, directory: Path) -> None:
+    """Write each stamp, beside the text that it is of, as `openssl ts -verify` reads them."""
+    stamps = dict(cosignatures.iterate_time_stamps(tx))
+    for size, point in change_log.read_checkpoints(tx) if stamps else ():
+        if point is not None and size in stamps:
+            file = directory / "time-stamps" / str(size)
+            file.parent.mkdir(exist_ok=True)
+            file.with_suffix(".txt").write_text(point.text)
+            file.with_suffix(".tsr").write_bytes(b64decode(stamps[size]))
 
 
 def _check_directory(directory: Path, point: Checkpoint) -> None:

@@ -11,6 +11,7 @@ APPEND_ONLY = ("entry", "checkpoint", "tile")
 _READABLE = (
     *APPEND_ONLY,
     "cosignature",
+    "time_stamp",
     "output",
     "run",
     "decision",

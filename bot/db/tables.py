@@ -228,6 +228,20 @@ cosignature = Table(
     Column("line", Text, nullable=False),
 )
 
+# The time stamps of an authority (RFC 3161) over checkpoints. response: in base64.
+time_stamp = Table(
+    "time_stamp",
+    metadata,
+    Column(
+        "size",
+        BigInteger().with_variant(Integer, "sqlite"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("at", BigInteger, nullable=False),
+    Column("response", Text, nullable=False),
+)
+
 # The roots of complete tiles: of 256 entries, or of 256 tiles of the level below.
 tile = Table(
     "tile",

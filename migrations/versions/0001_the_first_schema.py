@@ -37,6 +37,12 @@ def upgrade() -> None:
     sa.Column('line', sa.Text(), nullable=False),
     sa.PrimaryKeyConstraint('size', 'witness', name=op.f('pk_cosignature'))
     )
+    op.create_table('time_stamp',
+    sa.Column('size', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=False, nullable=False),
+    sa.Column('at', sa.BigInteger(), nullable=False),
+    sa.Column('response', sa.Text(), nullable=False),
+    sa.PrimaryKeyConstraint('size', name=op.f('pk_time_stamp'))
+    )
     op.create_table('tile',
     sa.Column('level', sa.Integer(), autoincrement=False, nullable=False),
     sa.Column('number', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=False, nullable=False),
