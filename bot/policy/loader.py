@@ -8,6 +8,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -78,6 +80,8 @@ _UNION_MEMBERS = ("datetime", "time")
 # An edit of several files counts as finished once no file has changed for this long.
 _QUIET_SECONDS = 0.1
 _MAX_READS = 20
+# How long a request waits for a new policy at most: that of a small installation takes less.
+_MAX_WAIT_SECONDS = 1.0
 _MAX_PROBLEMS = 5
 # Two edits within one tick of the file system's clock have the same time stamp; after this long,
 # a stamp is reliable.
@@ -111,6 +115,8 @@ class PolicyDirectory:
         self.path = path
         self._on_load, self._sleep, self._owners = on_load, sleep, owners
         self._lock = threading.Lock()
+        self._reading: Future[_Reading] | None = None
+        self._began_at = 0.0
         self._stamp: FileStamps | None = None
         self._is_settled = False
         self._texts: Mapping[str, str] | None = None
@@ -120,17 +126,33 @@ class PolicyDirectory:
         self._problems: Sequence[PolicyProblem] = (PolicyProblem("the policy is not loaded yet"),)
 
     def get_policy(self) -> Policy:
-        """Return the current policy, never a part of one or an old one.
+        """Return the policy of the current files, never a part of one.
+
+        After an edit the files are read in another thread. A request waits for that for a second
+        at most, and then goes on with the old policy until the new one stands.
 
         Raises:
             NoPolicyError: The files are not a valid policy.
         """
         with self._lock:
-            if not self._is_up_to_date():
-                self._reload()
-            if self._policy is None:
-                raise NoPolicyError(*self._problems)
-            return self._policy
+            if self._reading is None and not self._is_up_to_date():
+                self._begin_reading()
+            reading = self._reading
+        if reading is None:
+            return self._require_policy()
+        patience = None
+        if self._policy is not None:
+            patience = max(0.0, self._began_at + _MAX_WAIT_SECONDS - time.monotonic())
+        done, _ = wait([reading], patience)
+        if done:
+            self._adopt(reading)
+        return self._require_policy()
+
+    def _require_policy(self) -> Policy:
+        policy = self._policy
+        if policy is None:
+            raise NoPolicyError(*self._problems)
+        return policy
 
     def _is_up_to_date(self) -> bool:
         if self._stamp is None or _get_stamps(self.path) != self._stamp:
@@ -143,27 +165,48 @@ class PolicyDirectory:
                 return self._texts is None
         return True
 
-    def _reload(self) -> None:
-        first = self._stamp is None
-        self._policy, self._texts, self._stamp = None, None, _get_stamps(self.path)
-        self._is_settled = False
+    def _begin_reading(self) -> None:
+        reader = ThreadPoolExecutor(1, "policy")
+        self._began_at = time.monotonic()
+        self._reading = reader.submit(self._read, is_first=self._stamp is None)
+        reader.shutdown(wait=False)
+
+    def _adopt(self, reading: "Future[_Reading]") -> None:
+        """Use what was read, unless another request has done so."""
+        with self._lock:
+            if self._reading is not reading:
+                return
+            self._reading, self._is_settled = None, False
+            found = reading.result()
+            if found.policy is not None:
+                self._former_names |= _list_people_and_roles(found.policy)
+                if self._on_load is not None:
+                    self._on_load(found.policy)
+            self._stamp, self._texts, self._problems = found.stamp, found.texts, found.problems
+            self._policy = found.policy
+
+    def _read(self, *, is_first: bool) -> "_Reading":
+        stamp, texts = _get_stamps(self.path), None
         try:
             check_access(self.path, self._owners)
         except NoPolicyError as error:
             # A chmod does not change the stamps, so the next call checks again.
-            self._problems, self._stamp = error.problems, None
-            return
+            return _Reading(None, None, None, error.problems)
         try:
-            self._stamp, self._texts = _read_consistently(
-                self.path, self._sleep, wait_for_edits=not first
-            )
-            self._policy = _build_policy(self._texts, self._former_names)
+            stamp, texts = _read_consistently(self.path, self._sleep, wait_for_edits=not is_first)
+            return _Reading(stamp, texts, _build_policy(texts, self._former_names))
         except NoPolicyError as error:
-            self._problems = error.problems
-        else:
-            self._former_names |= _list_people_and_roles(self._policy)
-            if self._on_load is not None:
-                self._on_load(self._policy)
+            return _Reading(stamp, texts, None, error.problems)
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What was read of the files. Without a policy, the problems say why."""
+
+    stamp: FileStamps | None
+    texts: Mapping[str, str] | None
+    policy: Policy | None
+    problems: Sequence[PolicyProblem] = ()
 
 
 def load_policy(path: Path, **replacements: str) -> Policy:

@@ -1,6 +1,7 @@
 """Loading a policy directory as of one moment; errors name file and line."""
 
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -327,3 +328,22 @@ def test_starter_policy_is_not_writable_by_others(tmp_path: Path, mask: int):
     finally:
         os.umask(before)
     assert PolicyDirectory(tmp_path / "policy").get_policy()
+
+
+def test_requests_go_on_with_the_old_policy_until_the_new_one_stands(tmp_path: Path):
+    write_policy(tmp_path)
+    finished = threading.Event()
+    directory = PolicyDirectory(tmp_path, sleep=lambda _seconds: wait_for(finished))
+    old = directory.get_policy()
+    people = tmp_path / "people.yaml"
+    people.write_text(people.read_text() + "  gus: {name: Gus Guest}\n")
+    # The files are still being read, and neither the first nor the next request waits for it.
+    assert [directory.get_policy() for _ in range(50)] == [old] * 50
+    finished.set()
+    while (new := directory.get_policy()) is old:
+        pass
+    assert new.find_person("gus") is not None
+
+
+def wait_for(event: threading.Event) -> None:
+    assert event.wait(15)
