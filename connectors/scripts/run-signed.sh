@@ -256,7 +256,7 @@ begin() {
     line="run $run, $action $number, signed by ${people:-no one}: $said"
     {
         echo "$now" >"$taken/began" &&
-            cp "$work/all" "$taken/input" && keep_keys &&
+            mv "$work/all" "$taken/input" && keep_keys &&
             echo "$now $nonce $line" >>"$record/log" && write_through
     } || refuse_full
     ! command -v logger >/dev/null || logger -p authpriv.notice -t keyturn-signed -- "$line" || :

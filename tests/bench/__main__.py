@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.bench import (
     change_log,
     drift_readings,
+    enrolled_steps,
     fanout,
     history_pages,
     idle_hosts,
@@ -106,6 +107,10 @@ def _drift(options: argparse.Namespace) -> Part:
     return drift_readings.measure(20 if options.quick else 200)
 
 
+def _enrolled(options: argparse.Namespace) -> Part:
+    return enrolled_steps.measure(10 if options.quick else 40)
+
+
 def _start(options: argparse.Namespace) -> Part:
     return service_start.measure(1 if options.quick else 7, options.count, options.keep)
 
@@ -115,6 +120,7 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "waves": _waves,
     "idle": _idle,
     "drift": _drift,
+    "enrolled": _enrolled,
     "log": _log,
     "history": _history,
     "slack": _slack,
@@ -125,6 +131,7 @@ _TITLES = {
     "waves": "A change of many hosts",
     "idle": "Idle hosts",
     "drift": "Drift",
+    "enrolled": "Enrolled hosts",
     "log": "The change log",
     "history": "History and log pages",
     "slack": "Slack, beside a bare Bolt app",

@@ -28,6 +28,7 @@ from tests.bot.harness import Harness, ManualDispatcher
 from tests.bot.signing.ssh_key import SshKey
 from tests.playground.enrolled import EnrolledLogins
 from tests.playground.nginx import Nginx
+from tests.playground.two_logins import TwoLogins
 from tests.policies import give_signing_key, write_policy
 from tests.toy import ToyFleet
 
@@ -135,10 +136,10 @@ class EnrolledService:
     def __init__(
         self,
         directory: Path,
-        host: EnrolledLogins,
+        host: TwoLogins,
         keys: Mapping[str, SshKey],
         *,
-        others: Sequence[EnrolledLogins] = (),
+        others: Sequence[TwoLogins] = (),
         is_enrolled: bool = True,
         unsigned: Sequence[str] = (),
     ) -> None:
@@ -225,10 +226,10 @@ class EnrolledService:
 @contextmanager
 def open_enrolled_service(
     directory: Path,
-    host: EnrolledLogins,
+    host: TwoLogins,
     keys: Mapping[str, SshKey],
     *,
-    others: Sequence[EnrolledLogins] = (),
+    others: Sequence[TwoLogins] = (),
     is_enrolled: bool = True,
     unsigned: Sequence[str] = (),
 ) -> Generator[EnrolledService]:
