@@ -1,4 +1,4 @@
-"""Entries of the change log as text, JSON, CSV and syslog lines."""
+"""Entries of the change log as text, JSON, CSV, OCSF and syslog lines."""
 
 import csv
 import io
@@ -10,8 +10,12 @@ from typing import Any
 
 from bot.audit import change_log, output
 from bot.audit.change_log import Entry
+from bot.audit.event_type import parse_event, parse_facts
+from bot.audit.events import RUN_ENDS
 from bot.db import cosignatures
 from bot.db.database import Transaction
+from bot.model.run import State
+from bot.model.run_states import Tone
 from bot.model.times import format_iso
 
 
@@ -68,6 +72,55 @@ def format_archive_syslog(entry: Mapping[str, Any], hostname: str) -> str:
         f"<{_SYSLOG_PRIORITY}>1 {_format_iso(entry['at'])} {origin} keyturn - {kind} "
         f"[{_STRUCTURED_DATA_ID} {data}] {message}\n"
     )
+
+
+# API Activity, of the category Application Activity; what was done has a name of its own.
+_OCSF_VERSION = "1.2.0"
+_OCSF_CATEGORY, _OCSF_CLASS, _OCSF_OTHER = 6, 6003, 99
+# By tone: Low and Medium; all others are Informational.
+_OCSF_SEVERITIES = {Tone.WARNING: 2, Tone.DANGER: 3}
+_OCSF_STATUSES = {
+    RUN_ENDS[State.SUCCEEDED].kind: (1, "Success"),
+    RUN_ENDS[State.NO_CHANGES].kind: (1, "Success"),
+    RUN_ENDS[State.FAILED].kind: (2, "Failure"),
+}
+
+
+def format_archive_ocsf(entry: Mapping[str, Any], hostname: str) -> str:
+    """Return one line, an event of https://schema.ocsf.io. hostname: of this machine.
+
+    What OCSF has no attribute for is under `unmapped`.
+    """
+    kind = entry["kind"]
+    event = parse_event(kind, entry["body"])
+    person, host, run = entry["person"], entry["host"], entry["run"]
+    service = {"name": "Keyturn"}
+    resources = [{"type": "host", "name": host, "uid": host}] if host else []
+    resources += [{"type": "run", "name": f"run {run}", "uid": str(run)}] if run else []
+    document: dict[str, Any] = {
+        "category_uid": _OCSF_CATEGORY,
+        "class_uid": _OCSF_CLASS,
+        "activity_id": _OCSF_OTHER,
+        "activity_name": kind,
+        "type_uid": _OCSF_CLASS * 100 + _OCSF_OTHER,
+        "time": entry["at"] // 1000,
+        "severity_id": _OCSF_SEVERITIES.get(event.get_shown().tone, 1),
+        "metadata": {
+            "version": _OCSF_VERSION,
+            "product": {"name": "Keyturn", "vendor_name": "Keyturn"},
+            "log_name": "change log",
+            "sequence": entry["seq"],
+            "uid": entry["hash"],
+        },
+        "actor": {"user": {"uid": person, "name": person}} if person else {"app_name": "Keyturn"},
+        "api": {"operation": kind, "service": service},
+        "src_endpoint": {"hostname": hostname or "keyturn", "svc_name": "keyturn"},
+        "resources": resources,
+        "unmapped": parse_facts(entry["body"]),
+    }
+    if status := _OCSF_STATUSES.get(kind):
+        document["status_id"], document["status"] = status
+    return json.dumps(document, ensure_ascii=False) + "\n"
 
 
 def _escape_formula(cell: object) -> object:

@@ -1,6 +1,6 @@
 """Time stamps of checkpoints by an authority (RFC 3161): that a log existed at a time.
 
-An authority compares no histories, as a witness does. But whoever rewrites the log later cannot
+An authority compares no histories, as a witness does. But a person who rewrites the log cannot
 have the new checkpoints stamped with an old time.
 """
 

@@ -258,7 +258,7 @@ def _build_event_row(
 @click.option(
     "--format",
     "form",
-    type=click.Choice(["jsonl", "csv", "syslog"]),
+    type=click.Choice(["jsonl", "csv", "syslog", "ocsf"]),
     default="jsonl",
     show_default=True,
     help="jsonl includes the output of hosts; docs/verify_changelog.py reads it.",
@@ -271,7 +271,7 @@ def _build_event_row(
 )
 @pass_environment_only
 def export_entries(environment: CommandEnvironment, *, form: str, tiles: Path | None) -> None:
-    """Print every entry on one line: JSON, CSV for spreadsheets, or syslog (RFC 5424).
+    """Print every entry on one line: JSON, CSV for spreadsheets, syslog (RFC 5424), or OCSF.
 
     The export is recorded in the change log. CSV cells are escaped so that none is a formula.
 
@@ -289,6 +289,7 @@ def export_entries(environment: CommandEnvironment, *, form: str, tiles: Path | 
         "jsonl": formats.format_archive_json,
         "csv": formats.format_archive_csv,
         "syslog": lambda entry: formats.format_archive_syslog(entry, machine),
+        "ocsf": lambda entry: formats.format_archive_ocsf(entry, machine),
     }
     with environment.open_database() as database:
         _record_or_warn(database, LogExported(login=getpass.getuser(), format=form))

@@ -1,4 +1,4 @@
-"""The change log as CSV that spreadsheets do not execute, and as RFC 5424 syslog."""
+"""The change log as CSV that spreadsheets do not execute, as RFC 5424 syslog, and as OCSF."""
 
 import csv
 import io
@@ -57,3 +57,46 @@ def test_archive_syslog_entry_is_one_line_of_rfc_5424():
     assert match
     assert 'host="we\\"b\\]1\\\\"' in line
     assert json.loads(match["said"]) == {"why": "☃\nsecond line"}
+
+
+# What OCSF 1.2.0 requires of api_activity, and of its objects: events/application/api.json,
+# events/base_event.json, objects/*.json and dictionary.json of github.com/ocsf/ocsf-schema.
+_REQUIRED = {
+    *("activity_id", "category_uid", "class_uid", "metadata", "severity_id", "time", "type_uid"),
+    *("actor", "api", "src_endpoint"),
+}
+_KNOWN = _REQUIRED | {"activity_name", "resources", "status", "status_id", "unmapped"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "severity", "status"),
+    [
+        ("succeeded", '{"summary":"Verified"}', 1, 1),
+        ("no_changes", "{}", 1, 1),
+        ("failed", "{}", 3, 2),
+        ("step succeeded", '{"step":1}', 1, None),
+        ("of another version", "not JSON", 1, None),
+    ],
+)
+def test_archive_ocsf_entry_has_what_the_schema_requires(
+    kind: str, body: str, severity: int, status: int | None
+):
+    line = formats.format_archive_ocsf({**ENTRY, "kind": kind, "body": body, "run": 4}, "bastion")
+    assert line.count("\n") == 1
+    event = json.loads(line)
+    assert _REQUIRED <= event.keys() <= _KNOWN
+    assert event["class_uid"] // 1000 == event["category_uid"]
+    assert event["type_uid"] == event["class_uid"] * 100 + event["activity_id"]
+    assert (event["severity_id"], event.get("status_id")) == (severity, status)
+    assert (event["time"], event["activity_name"]) == (1_772_375_405_000, kind)
+    assert event["metadata"].keys() >= {"version", "product"}
+    assert (event["metadata"]["sequence"], event["api"]["operation"]) == (7, kind)
+    assert event["actor"] == {"user": {"uid": "dora", "name": "dora"}}
+    assert [one["type"] for one in event["resources"]] == ["host", "run"]
+
+
+def test_archive_ocsf_entry_of_keyturn_itself_has_no_user():
+    line = formats.format_archive_ocsf({**ENTRY, "person": "", "host": ""}, "bastion")
+    event = json.loads(line)
+    assert (event["actor"], event["resources"]) == ({"app_name": "Keyturn"}, [])
+    assert event["unmapped"] == {"why": "☃\nsecond line"}

@@ -109,7 +109,7 @@ COMMANDS = {
 
 # Those without `--json`, and why.
 NOT_FOR_PROGRAMS = {
-    "changelog export": "--format says in which of three forms, all of them for programs",
+    "changelog export": "--format says in which of four forms, all of them for programs",
     "changelog key": "one line, for a setting",
     "changelog proof": "a format of its own, for other tools",
     "completion": "a program for the shell",
