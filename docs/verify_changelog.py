@@ -14,7 +14,8 @@ The format. Each line of the export is a JSON object with
     kind, run, person, host
     body       canonical JSON, as text
     hash       of a leaf (RFC 6962): SHA-256, 64 hex digits, of a zero byte and the canonical JSON
-               of all members above: keys sorted, no spaces, characters as they are, UTF-8
+               of all members above: keys sorted, no spaces, characters as they are, UTF-8. If
+               that is longer than 65,535 bytes, body_sha256 is there in place of body
     checkpoint a signed note, if a checkpoint was signed after this entry
 The hashes are the leaves of the Merkle tree of RFC 6962, section 2.1. A checkpoint is a signed
 note (https://c2sp.org/signed-note): the name of the log, the number of entries, the root in
@@ -58,6 +59,10 @@ CHECKPOINT = re.compile(
 )
 
 
+# A longer content has the hash of the body in place of the body.
+MAX_CONTENT = 0xFFFF
+
+
 class Broken(Exception):
     """The log is broken. args: the first entry that is wrong, and why."""
 
@@ -70,12 +75,15 @@ def hash_entry(entry):
     seq, at, run = entry["seq"], entry["at"], entry["run"]
     if not type(seq) is type(at) is int or type(run) not in (int, type(None)):
         raise TypeError("seq, at and run have to be numbers")
-    content = (
-        f'{{"at":{at},"body":{quoted(entry["body"])},"host":{quoted(entry["host"])},'
-        f'"kind":{quoted(entry["kind"])},"person":{quoted(entry["person"])},'
-        f'"run":{"null" if run is None else run},"seq":{seq}}}'
+    rest = (
+        f'"host":{quoted(entry["host"])},"kind":{quoted(entry["kind"])},'
+        f'"person":{quoted(entry["person"])},"run":{"null" if run is None else run},"seq":{seq}}}'
     )
-    return hashlib.sha256(b"\0" + content.encode()).digest()
+    content = f'{{"at":{at},"body":{quoted(entry["body"])},{rest}'.encode()
+    if len(content) > MAX_CONTENT:
+        digest = hashlib.sha256(entry["body"].encode()).hexdigest()
+        content = f'{{"at":{at},"body_sha256":"{digest}",{rest}'.encode()
+    return hashlib.sha256(b"\0" + content).digest()
 
 
 class Tree:

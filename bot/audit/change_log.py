@@ -5,6 +5,7 @@ appends entries signs one checkpoint with the root of all entries so far. The ro
 holds the hash of its leaf, and complete tiles are stored: any root follows from few rows.
 """
 
+import hashlib
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
@@ -36,8 +37,10 @@ from bot.model.run import Run
 from bot.model.signing import SigningKey
 from bot.model.text import format_sentence
 
-# The index of the hash in a row of the log.
-_HASH = 7
+# The indexes of the body and of the hash in a row of the log.
+_BODY, _HASH = 6, 7
+# The longest leaf of https://c2sp.org/tlog-tiles: its length has two bytes.
+MAX_CONTENT_BYTES = 0xFFFF
 
 _COLUMN_NAMES = [column.name for column in tables.entry.columns]
 _INSERT_QUERIES = insert(tables.entry)
@@ -523,12 +526,22 @@ def encode_entry(row: Sequence[Any]) -> bytes:
     """Return the content of an entry as canonical JSON. row: as for hash_entry().
 
     Same as bot.model.canonical, but faster: verification of a long log would spend most of its
-    time sorting the names of the same seven members.
+    time sorting the names of the same seven members. Of a body that is too long for a bundle of
+    tiles, such as the plan for hundreds of hosts, it holds the hash.
     """
+    body = row[_BODY]
+    content = _encode_with_body(row, f'"body":{encode_basestring(body)}')
+    if len(content) <= MAX_CONTENT_BYTES:
+        return content
+    digest = hashlib.sha256(body.encode()).hexdigest()
+    return _encode_with_body(row, f'"body_sha256":"{digest}"')
+
+
+def _encode_with_body(row: Sequence[Any], body: str) -> bytes:
     quoted = encode_basestring
-    seq, at, kind, run, person, host, body, _ = row
+    seq, at, kind, run, person, host, _, _ = row
     content = (
-        f'{{"at":{at},"body":{quoted(body)},"host":{quoted(host)},"kind":{quoted(kind)},'
+        f'{{"at":{at},{body},"host":{quoted(host)},"kind":{quoted(kind)},'
         f'"person":{quoted(person)},"run":{"null" if run is None else run},"seq":{seq}}}'
     )
     return content.encode()

@@ -17,8 +17,6 @@ from bot.model.errors import InvalidRequestError
 from bot.model.merkle import TILE_WIDTH, Tree, hash_leaf
 
 _CHECKPOINT_FILE = "checkpoint"
-# The length of an entry has two bytes.
-_MAX_ENTRY_BYTES = 0xFFFF
 
 
 def write_tiles(
@@ -86,11 +84,6 @@ class _TileWriter:
 
     def add_entry(self, content: bytes) -> None:
         self.size += 1
-        if len(content) > _MAX_ENTRY_BYTES:
-            raise InvalidRequestError(
-                f"entry {self.size} has {len(content)} bytes, and tlog-tiles allows "
-                f"{_MAX_ENTRY_BYTES}: use `keyturn changelog export --format jsonl`"
-            )
         self._bundle.append(len(content).to_bytes(2, "big") + content)
         if len(self._bundle) == TILE_WIDTH:
             self._write("entries", self.size // TILE_WIDTH - 1, self._bundle)

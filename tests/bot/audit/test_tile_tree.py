@@ -1,6 +1,8 @@
 """The log as files of tlog-tiles, which tools of others accept."""
 
 import hashlib
+import subprocess
+import sys
 from collections.abc import Callable, Generator
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +10,16 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bot.audit import tile_tree
+from bot.audit import change_log, formats, tile_tree
 from bot.audit.change_log import LogAlteredError
 from bot.audit.checkpoints import Checkpoint, is_signed_by
 from bot.audit.tile_tree import name_tile
 from bot.db import tables
 from bot.db.database import Database
-from bot.model.canonical import encode_canonical
 from bot.model.errors import InvalidRequestError
 from bot.model.verifier_keys import list_cosignatures, parse_signed_note, parse_verifier_key
 from tests.bot.audit.fixed_log import KEY, write_fixed_log
+from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.databases import create_sqlite_database
 from tests.bot.rewritten_log import drop_triggers, entries_of, rehash, rewrite
 
@@ -155,13 +157,28 @@ def test_altered_entry_is_not_exported_under_a_checkpoint(
     assert not (tmp_path / "tiles" / "checkpoint").exists()
 
 
-def test_entry_that_the_format_cannot_hold_is_named(tmp_path: Path, database: Database) -> None:
+@pytest.mark.parametrize("extra", [0, 1])
+def test_entry_that_is_too_long_for_a_bundle_is_held_by_its_hash(
+    tmp_path: Path, database: Database, extra: int
+) -> None:
     write_fixed_log(database, 3)
-    long = [*entries_of(database)]
-    long[1] = replace(long[1], body=encode_canonical({"worker": "w" * 70_000}))
-    rewrite(database, rehash(long), KEY)
-    with pytest.raises(InvalidRequestError, match=r"entry 2 has 70\d+ bytes"):
-        _export(database, tmp_path / "tiles")
+    entries = [*entries_of(database)]
+    room = 0xFFFF - len(change_log.encode_entry([*vars(replace(entries[1], body="")).values()]))
+    entries[1] = replace(entries[1], body="w" * (room + extra))
+    rewrite(database, rehash(entries), KEY)
+    _export(database, tmp_path / "tiles")
+    bundle = (tmp_path / "tiles" / "tile" / "entries" / "000.p" / "3").read_bytes()
+    assert (b'"body_sha256":"' in bundle) == bool(extra)
+    # The verifier that shares no code with the service finds the same hash.
+    with database.reading() as tx:
+        text = "".join(map(formats.format_archive_json, formats.iterate_export(tx)))
+    (tmp_path / "log.jsonl").write_text(text)
+    command = [sys.executable, str(VERIFIER), str(tmp_path / "log.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.startswith("3 entries, unbroken"), done.stderr
+    (tmp_path / "log.jsonl").write_text(text.replace("wwww", "wwwv", 1))
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert "BROKEN at entry 2" in done.stderr
 
 
 def test_empty_log_is_refused(tmp_path: Path, database: Database) -> None:
