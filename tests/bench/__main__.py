@@ -17,6 +17,7 @@ from tests.bench import (
     fanout,
     history_pages,
     idle_hosts,
+    open_pages,
     page,
     request_burst,
     service_start,
@@ -103,6 +104,10 @@ def _idle(options: argparse.Namespace) -> Part:
     return idle_hosts.measure(60 if options.quick else 500)
 
 
+def _open(options: argparse.Namespace) -> Part:
+    return open_pages.measure(*((100, 50) if options.quick else (500, 500)))
+
+
 def _drift(options: argparse.Namespace) -> Part:
     return drift_readings.measure(20 if options.quick else 200)
 
@@ -119,6 +124,7 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "hosts": _hosts,
     "waves": _waves,
     "idle": _idle,
+    "open": _open,
     "drift": _drift,
     "enrolled": _enrolled,
     "log": _log,
@@ -130,6 +136,7 @@ _TITLES = {
     "hosts": "Many hosts and one host, beside other clients",
     "waves": "A change of many hosts",
     "idle": "Idle hosts",
+    "open": "Open pages, beside pending runs",
     "drift": "Drift",
     "enrolled": "Enrolled hosts",
     "log": "The change log",

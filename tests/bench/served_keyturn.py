@@ -17,7 +17,7 @@ from runbooks.uptime_check import UptimeCheck
 from tests.bench.farm import Farm
 from tests.playground.service import Service
 
-_WEB = RequestOrigin("web")
+WEB = RequestOrigin("web")
 _TOO_FAST = 429
 _FILE = "${HOME}/mark"
 READ = Query(Shell(("sh", "-c", f'cat "{_FILE}" 2>/dev/null; true')), str.strip)
@@ -119,8 +119,8 @@ class ServedKeyturn:
     def _request(self, requests: list[Any]) -> Run:
         flow = self.service.keyturn.service
         if len(requests) == 1:
-            return flow.request_run(requests[0], RequestTerms("dora", _WEB))
-        return flow.request_on_hosts(requests, RequestTerms("dora", _WEB), host_pattern="@web")
+            return flow.request_run(requests[0], RequestTerms("dora", WEB))
+        return flow.request_on_hosts(requests, RequestTerms("dora", WEB), host_pattern="@web")
 
     def _until(self, run: Run, states: frozenset[State]) -> Run:
         """Wait as the API does: looking at all that moves would be counted as Keyturn's work."""

@@ -70,6 +70,7 @@ class Service:
         return self
 
     def close(self) -> None:
+        self.keyturn.service.close()
         self._server.should_exit = True
         self._thread.join(20)
         self._listener.close()
