@@ -57,10 +57,9 @@ class TestUnknownOutcome:
     ):
         policy = harness.policies.get_policy()
         with harness.database.reading() as tx:
-            assert [run.id for run in pending.list_runs_awaiting_person(tx, policy, "olga")] == [
-                lost.id
-            ]
-            assert pending.list_runs_awaiting_person(tx, policy, "stan") == []
+            (waiting,) = pending.read_inbox(tx, policy, "olga").runs
+            assert waiting.id == lost.id
+            assert not pending.read_inbox(tx, policy, "stan").runs
 
     def test_only_an_owner_resolves_an_unknown_outcome_on_a_removed_host(
         self, harness: Harness, lost: Run

@@ -139,7 +139,7 @@ def home() -> View:
             over[:3],
             going,
             over,
-            [HomeSection("Schedules", [upcoming])],
+            added=[HomeSection("Schedules", [upcoming])],
         )
     )
 
