@@ -103,6 +103,12 @@ def used_desk(used: RestrictedHarness) -> Generator[ApiHarness]:
     yield from _a_desk(used)
 
 
+@pytest.fixture(scope="module")
+def program(used_desk: ApiHarness) -> TestClient:
+    """Of Dora. She has one token: how many a person may have is limited."""
+    return used_desk.program("dora", "read", "request", "approve")
+
+
 def _a_desk(restricted: RestrictedHarness) -> Generator[ApiHarness]:
     api_harness = create_api_harness(restricted.harness)
     yield api_harness
@@ -134,9 +140,8 @@ def test_viewing_test_covers_every_api_route():
 
 @pytest.mark.parametrize(("method", "path"), _of("run"))
 def test_api_answers_for_a_hidden_run_as_for_a_missing_run(
-    used: RestrictedHarness, used_desk: ApiHarness, method: str, path: str
+    used: RestrictedHarness, program: TestClient, method: str, path: str
 ):
-    program = used_desk.program("dora", "read", "request", "approve")
     absent = _ask(program, method, path, ABSENT)
     assert absent[0] == 404
     for run in used.hidden.values():
@@ -148,9 +153,8 @@ def test_api_answers_for_a_hidden_run_as_for_a_missing_run(
     ("method", "path", "kind"), [(*route, kind) for kind in RECORDS for route in _of(kind)]
 )
 def test_api_answers_for_a_hidden_record_as_for_a_missing_one(
-    used: RestrictedHarness, used_desk: ApiHarness, method: str, path: str, kind: str
+    used: RestrictedHarness, program: TestClient, method: str, path: str, kind: str
 ):
-    program = used_desk.program("dora", "read", "request", "approve")
     hidden, shown = used.records[kind]
     absent = _ask(program, method, path, ABSENT)
     assert absent[0] == 404
@@ -179,17 +183,16 @@ def test_api_lists_show_runs_with_the_right_to_view(
 
 @pytest.mark.parametrize(("method", "path"), _of("tells of none"))
 def test_api_routes_about_no_run_show_no_hidden_run(
-    used: RestrictedHarness, used_desk: ApiHarness, method: str, path: str
+    used: RestrictedHarness, program: TestClient, method: str, path: str
 ):
-    program = used_desk.program("dora", "read", "request", "approve")
     assert HIDDEN not in _ask(program, method, path, used.hidden["done"].id)[1]
 
 
 @pytest.mark.parametrize(("method", "path"), _of("refuses"))
 def test_api_change_log_verification_needs_the_right_to_view_every_run(
-    used: RestrictedHarness, used_desk: ApiHarness, method: str, path: str
+    used: RestrictedHarness, used_desk: ApiHarness, program: TestClient, method: str, path: str
 ):
-    status, text = _ask(used_desk.program("dora", "read"), method, path, used.shown.id)
+    status, text = _ask(program, method, path, used.shown.id)
     assert status == 403
     assert "needs the right to view every run" in text
     assert _ask(used_desk.program("adam", "read"), method, path, used.shown.id)[0] == 200
