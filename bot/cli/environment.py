@@ -28,7 +28,6 @@ def read_settings() -> "Settings":
     """Return the settings; end with a message that names the setting that is wrong."""
     from pydantic import ValidationError
 
-    from bot.model import request_form
     from bot.settings import Settings, export_library_variables
 
     try:
@@ -36,6 +35,8 @@ def read_settings() -> "Settings":
         export_library_variables()
         settings = Settings()
     except ValidationError as error:
+        from bot.model import request_form
+
         found = error.errors()[0]
         name = "".join(f"KEYTURN_{part}: ".upper() for part in found["loc"])
         exit_with_error(name + request_form.describe_invalid_value(found), FAILED)
