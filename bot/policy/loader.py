@@ -81,7 +81,7 @@ _UNION_MEMBERS = ("datetime", "time")
 _QUIET_SECONDS = 0.1
 _MAX_READS = 20
 # How long a request waits for a new policy at most: that of a small installation takes less.
-_MAX_WAIT_SECONDS = 1.0
+MAX_WAIT_SECONDS = 1.0
 _MAX_PROBLEMS = 5
 # Two edits within one tick of the file system's clock have the same time stamp; after this long,
 # a stamp is reliable.
@@ -142,7 +142,7 @@ class PolicyDirectory:
             return self._require_policy()
         patience = None
         if self._policy is not None:
-            patience = max(0.0, self._began_at + _MAX_WAIT_SECONDS - time.monotonic())
+            patience = max(0.0, self._began_at + MAX_WAIT_SECONDS - time.monotonic())
         done, _ = wait([reading], patience)
         if done:
             self._adopt(reading)

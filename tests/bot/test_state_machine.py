@@ -185,9 +185,9 @@ _FREEZE = {"name": "fair", "from": "1999-01-01 00:00", "until": "2999-01-01 00:0
 
 @cache
 def _policy(gone: frozenset[str], *, frozen: bool) -> Policy:
-    policy = load_policy(_create_world_parts()[2]).without_people(gone)
-    policy.freezes = FreezeList.model_validate({"freezes": [_FREEZE] if frozen else []})
-    return policy
+    freezes = FreezeList.model_validate({"freezes": [_FREEZE] if frozen else []})
+    policy = load_policy(_create_world_parts()[2]).with_hosts_and_freezes([], freezes)
+    return policy.without_people(gone)
 
 
 class World(RuleBasedStateMachine):

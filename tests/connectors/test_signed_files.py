@@ -62,7 +62,7 @@ def test_both_files_are_replaced(tmp_path: Path, shell: str):
         (AFTER.signers.splitlines()[1] + "\n", FLOOR, "it needs the signatures of 2 people"),
         (AFTER.signers, FLOOR.replace("owners olga", "owners dan"), "1 of the group owners"),
         (AFTER.signers, f"{FLOOR}signed 3 any rm\n", "it needs the signatures of 3 people"),
-        (AFTER.signers, f"{FLOOR}unsigned rm\n", "does not know: unsigned"),
+        (AFTER.signers, f"{FLOOR}quorum rm\n", "does not know: quorum"),
         (AFTER.signers, FLOOR.replace("lb1", "lb2"), "the new floor is for the host lb2"),
         (AFTER.signers.replace("dora ", "dora,eve "), FLOOR, "no key of one person"),
         (f"{AFTER.signers}eve {KEYS['dora']}\n", FLOOR, "no key of one person"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.policy import NoPolicyError, PolicyDirectory, starter
+from bot.policy import NoPolicyError, PolicyDirectory, loader, starter
 from bot.policy.cedar import split_statements
 from bot.policy.loader import load_policy
 from connectors.permissions import list_trusted_owners
@@ -330,7 +330,10 @@ def test_starter_policy_is_not_writable_by_others(tmp_path: Path, mask: int):
     assert PolicyDirectory(tmp_path / "policy").get_policy()
 
 
-def test_requests_go_on_with_the_old_policy_until_the_new_one_stands(tmp_path: Path):
+def test_requests_go_on_with_the_old_policy_until_the_new_one_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(loader, "MAX_WAIT_SECONDS", 0.5)
     write_policy(tmp_path)
     finished = threading.Event()
     directory = PolicyDirectory(tmp_path, sleep=lambda _seconds: wait_for(finished))
