@@ -102,7 +102,11 @@ def check_in_time(plan: ResolvedPlan) -> None:
 
 
 def read_passkey(policy: Policy, file: PlanFile, person: str, passkey: str) -> str:
-    """Return the signature that the signing page showed. Raises InvalidRequestError."""
+    """Return the signature that the signing page showed.
+
+    Raises InvalidRequestError and OfflineRefused.
+    """
+    check_in_time(file.plan)
     parts = passkey.split(".")
     if len(parts) != 3:
         raise InvalidRequestError("this is no signature of the signing page: copy all of it")

@@ -127,7 +127,12 @@ def test_plan_is_signed_once_by_its_own_person_in_time(desk: Desk):
     assert (early.returncode, "and the clock of this machine says" in early.stderr) == (4, True)
     desk.write(make_plan(expires_at=SECOND))
     late = desk.sign("olga")
-    assert (late.returncode, "the plan expired at 1970-01-01" in late.stderr) == (4, True)
+    by_passkey = desk.sign("olga", "", "--passkey", "a.b.c")
+    for refused in (late, by_passkey):
+        assert (refused.returncode, "the plan expired at 1970-01-01" in refused.stderr) == (
+            4,
+            True,
+        )
 
 
 @pytest.mark.parametrize(
