@@ -18,9 +18,7 @@ from pathlib import Path
 from bot.model.errors import InvalidRequestError
 from bot.model.merkle import Tree
 from bot.model.signing import SigningKey, is_signature_valid
-from bot.model.verifier_keys import ED25519, VerifierKey
-
-_KEY_ID_BYTES = 4
+from bot.model.verifier_keys import ED25519, KEY_ID_BYTES, VerifierKey
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def is_signed_by(checkpoint: Checkpoint, public_key: str) -> bool:
         return False
     text = checkpoint.text.encode()
     return any(
-        one.startswith(wanted) and is_signature_valid(public_key, text, one[_KEY_ID_BYTES:])
+        one.startswith(wanted) and is_signature_valid(public_key, text, one[KEY_ID_BYTES:])
         for one in found
     )
 

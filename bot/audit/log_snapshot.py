@@ -22,6 +22,7 @@ from bot.auth import row_mac
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.canonical import hash_canonical
+from bot.model.merkle import Tree
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,10 @@ _RULES = hash_canonical(
 _SNAPSHOT = select(tables.log_snapshot).where(tables.log_snapshot.c.rules == _RULES)
 _DELETE = delete(tables.log_snapshot).where(tables.log_snapshot.c.rules == _RULES)
 _SIZE = select(tables.log_snapshot.c.size).where(tables.log_snapshot.c.rules == _RULES)
+
+
+class _UnusableError(Exception):
+    """The stored snapshot does not count."""
 
 
 def count_entries_after_snapshot(tx: Transaction, state: LogState) -> int:
@@ -83,22 +88,27 @@ def load_snapshot(tx: Transaction, size: int) -> LogState | None:
     row = tx.sql.execute(_SNAPSHOT).first()
     if row is None:
         return None
-    if why := _find_fault(tx, row, size):
-        log.warning("the snapshot of the change log is ignored, so all of it is read: %s", why)
+    try:
+        tree = _build_tree(tx, row, size)
+    except _UnusableError as error:
+        log.warning("the snapshot of the change log is ignored, so all of it is read: %s", error)
         # After the lock, as in store_snapshot(): two processes would block each other.
         change_log.take_lock(tx)
         tx.sql.execute(_DELETE)
         return None
-    return replace(_CONTENT.validate_json(row.content), tree=change_log.build_tree(tx, row.size))
+    return replace(_CONTENT.validate_json(row.content), tree=tree)
 
 
-def _find_fault(tx: Transaction, row: Row[Any], size: int) -> str:
+def _build_tree(tx: Transaction, row: Row[Any], size: int) -> Tree:
+    """Return the tree of a snapshot of a log of this size. Raises _UnusableError."""
     if not row_mac.is_mac_valid(tx, tables.log_snapshot, row):
-        return "Keyturn did not write it"
+        raise _UnusableError("Keyturn did not write it")
     if row.size > size:
-        return f"it is of entry {row.size}, and the log ends at entry {size}"
+        raise _UnusableError(f"it is of entry {row.size}, and the log ends at entry {size}")
     try:
-        root = encode_root(change_log.build_tree(tx, row.size))
+        tree = change_log.build_tree(tx, row.size)
     except LogAlteredError as error:
-        return error.reason
-    return "" if root == row.root else f"it is of another log with {row.size} entries"
+        raise _UnusableError(error.reason) from None
+    if encode_root(tree) != row.root:
+        raise _UnusableError(f"it is of another log with {row.size} entries")
+    return tree

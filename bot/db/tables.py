@@ -26,6 +26,13 @@ metadata = MetaData(
     }
 )
 
+
+def _build_large_key(name: str, *references: ForeignKey) -> Column[int]:
+    """Return a part of a primary key that the database does not number itself."""
+    number = BigInteger().with_variant(Integer, "sqlite")
+    return Column(name, number, *references, primary_key=True, autoincrement=False)
+
+
 # A run's role in a fan-out: on one host, the parent of child runs, or such a child run.
 SINGLE, PARENT, CHILD = 0, 1, 2
 # Added to the role while only a plan is wanted: lists of runs leave such runs out.
@@ -218,12 +225,7 @@ checkpoint = Table(
 cosignature = Table(
     "cosignature",
     metadata,
-    Column(
-        "size",
-        BigInteger().with_variant(Integer, "sqlite"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    _build_large_key("size"),
     Column("witness", String(200), primary_key=True),
     Column("line", Text, nullable=False),
 )
@@ -232,12 +234,7 @@ cosignature = Table(
 time_stamp = Table(
     "time_stamp",
     metadata,
-    Column(
-        "size",
-        BigInteger().with_variant(Integer, "sqlite"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    _build_large_key("size"),
     Column("at", BigInteger, nullable=False),
     Column("response", Text, nullable=False),
 )
@@ -247,12 +244,7 @@ tile = Table(
     "tile",
     metadata,
     Column("level", Integer, primary_key=True, autoincrement=False),
-    Column(
-        "number",
-        BigInteger().with_variant(Integer, "sqlite"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    _build_large_key("number"),
     Column("hash", String(64), nullable=False),
 )
 
@@ -310,13 +302,7 @@ fire = Table(
 output = Table(
     "output",
     metadata,
-    Column(
-        "entry",
-        BigInteger().with_variant(Integer, "sqlite"),
-        ForeignKey("entry.seq"),
-        primary_key=True,
-        autoincrement=False,
-    ),
+    _build_large_key("entry", ForeignKey("entry.seq")),
     Column("run", Integer, nullable=False),
     Column("step_number", Integer, nullable=False),
     Column("salt", String(32)),

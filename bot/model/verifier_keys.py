@@ -16,7 +16,9 @@ from bot.model.signing import SigningKey, is_signature_valid
 # The algorithms of a key: Ed25519 over the text, and Ed25519 over the text and a time.
 ED25519: Final = 1
 COSIGNATURE: Final = 4
-_KEY_ID_BYTES, _TIME_BYTES, _KEY_BYTES = 4, 8, 32
+# Those that identify the key begin each signature.
+KEY_ID_BYTES = 4
+_TIME_BYTES, _KEY_BYTES = 8, 32
 _VKEY_PATTERN = re.compile(r"([^\s+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/]+={0,2})")
 _SIGNATURE_PATTERN = re.compile(r"— ([^\s+]+) ([A-Za-z0-9+/]+={0,2})")
 # As long as the column in the database.
@@ -38,7 +40,7 @@ class VerifierKey:
     def id(self) -> bytes:
         """The four bytes that begin each signature of this key."""
         named = f"{self.name}\n".encode() + self._material
-        return sha256(named).digest()[:_KEY_ID_BYTES]
+        return sha256(named).digest()[:KEY_ID_BYTES]
 
     @property
     def text(self) -> str:
@@ -127,8 +129,8 @@ def list_cosignatures(
     found = list[Cosignature]()
     for key in keys:
         for name, content in signatures:
-            rest = content[_KEY_ID_BYTES:]
-            if (name, content[:_KEY_ID_BYTES]) != (key.name, key.id) or len(rest) < _TIME_BYTES:
+            rest = content[KEY_ID_BYTES:]
+            if (name, content[:KEY_ID_BYTES]) != (key.name, key.id) or len(rest) < _TIME_BYTES:
                 continue
             at = int.from_bytes(rest[:_TIME_BYTES], "big")
             if at and is_signature_valid(

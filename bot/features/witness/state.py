@@ -23,6 +23,7 @@ from bot.model.signing import SigningKey, is_signature_valid
 from bot.model.verifier_keys import (
     COSIGNATURE,
     ED25519,
+    KEY_ID_BYTES,
     Note,
     VerifierKey,
     create_cosignature,
@@ -40,7 +41,7 @@ CREATE TABLE IF NOT EXISTS checkpoint (
 _MAX_PROOF_LINES = 63
 _OLD_PATTERN = re.compile(r"old (0|[1-9][0-9]{0,17})")
 _SIZE_PATTERN = re.compile(r"0|[1-9][0-9]{0,17}")
-_ROOT_BYTES, _KEY_ID_BYTES = 32, 4
+_ROOT_BYTES = 32
 _EMPTY_ROOT = hashlib.sha256(b"").digest()
 
 
@@ -166,10 +167,10 @@ class WitnessState:
         keys = {(key.name, key.id): key for key in (parse_verifier_key(row[0]) for row in rows)}
         text, found = submission.note.text.encode(), False
         for name, content in submission.note.signatures:
-            key = keys.get((name, content[:_KEY_ID_BYTES]))
+            key = keys.get((name, content[:KEY_ID_BYTES]))
             if key is None:
                 continue
-            if not is_signature_valid(key.public_key, text, content[_KEY_ID_BYTES:]):
+            if not is_signature_valid(key.public_key, text, content[KEY_ID_BYTES:]):
                 raise _Refused(HTTPStatus.FORBIDDEN, "invalid signature")
             found = True
         if not found:
