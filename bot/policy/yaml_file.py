@@ -1,12 +1,16 @@
 """YAML files of the policy, with the line of each value. Pure."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.nodes import MappingNode, SequenceNode
+from ruamel.yaml.resolver import VersionedResolver
 
 from bot.policy.problem import NoPolicyError, PolicyProblem
 
@@ -44,6 +48,20 @@ _MESSAGES = (
     ),
 )
 
+# What the C library reads otherwise than YAML 1.2 says, or nests so deeply that it crashes: tabs
+# and rare line breaks, tags, block scalars, directives, ends of documents, rows of dashes.
+NEEDS_PURE_PARSER = re.compile(
+    r"""
+    [^\n\r\ -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]
+    | (?<![^\s\[{,:]) !
+    | (?<!\S) [|>] [-+\d]* (?: \s | \# | \Z)
+    | ^%
+    | ^\.\.\.
+    | (?: [-?] \s+ ){9}
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
+
 
 @dataclass(frozen=True)
 class YamlFile:
@@ -55,10 +73,14 @@ class YamlFile:
     def parse_data(self) -> dict[str, Any]:
         """Return the parsed content. Raises NoPolicyError if it is not a valid mapping."""
         try:
-            data = YAML(typ="safe").load(self.text)
+            data = _parse(self.text, lambda parser: parser.load(self.text))
         except RecursionError:
             raise NoPolicyError(PolicyProblem("is nested too deeply", self.name)) from None
-        except ValueError as error:
+        except TypeError:
+            message = "a key is a list or a mapping: it must be a word"
+            raise NoPolicyError(PolicyProblem(message, self.name)) from None
+        # An assertion refuses a version of YAML that does not exist.
+        except (ValueError, AssertionError) as error:
             raise NoPolicyError(PolicyProblem(str(error), self.name)) from None
         except YAMLError as error:
             mark: Any = getattr(error, "problem_mark", None)
@@ -82,18 +104,52 @@ class YamlFile:
     def has_path(self, path: KeyPath) -> bool:
         return self._find_line_and_depth(path)[1] == len(path)
 
+    @cached_property
+    def _root(self) -> Any:
+        return _parse(self.text, lambda parser: parser.compose(self.text))
+
     def _find_line_and_depth(self, path: KeyPath) -> tuple[int, int]:
         """Return the line of the deepest part that exists (0 for none), and its depth."""
-        node: Any = YAML(typ="rt").load(self.text)
-        line = 0
+        node, line = self._root, 0
         for depth, key in enumerate(path):
-            try:
-                # Mappings know the place of their keys, and lists of their items.
-                place = node.lc.item(key) if isinstance(key, int) else node.lc.key(key)
-                line, node = int(place[0]) + 1, node[key]
-            except (AttributeError, KeyError, IndexError, TypeError):
+            place, node = _find_member(node, key)
+            if place is None:
                 return line, depth
+            line = int(place.start_mark.line) + 1
         return line, len(path)
+
+
+class _Yaml12Resolver(VersionedResolver):
+    """Reads all plain words as YAML 1.2 says, without looking up the version for each."""
+
+    @property
+    def processing_version(self) -> tuple[int, int]:
+        return (1, 2)
+
+
+def _parse(text: str, read: Callable[[YAML], Any]) -> Any:
+    """Return what *read* does with the C parser, or where that fails or differs, the pure one.
+
+    The messages and places of errors are those of the pure parser.
+    """
+    if not NEEDS_PURE_PARSER.search(text):
+        parser = YAML(typ="safe")
+        parser.Resolver = _Yaml12Resolver
+        with suppress(YAMLError, ValueError, RecursionError):
+            return read(parser)
+    return read(YAML(typ="safe", pure=True))
+
+
+def _find_member(node: Any, key: str | int) -> tuple[Any, Any]:
+    """Return where the member of a mapping or list is, and the member; None if it has none."""
+    if isinstance(node, SequenceNode) and isinstance(key, int):
+        members = cast("list[Any]", node.value)
+        return (members[key], members[key]) if key < len(members) else (None, None)
+    if isinstance(node, MappingNode):
+        for name, member in cast("list[tuple[Any, Any]]", node.value):
+            if name.value == str(key):
+                return name, member
+    return None, None
 
 
 def _describe_yaml_error(message: str) -> str:
