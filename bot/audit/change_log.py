@@ -1,8 +1,9 @@
 """The change log: every event of every run, append-only, under one signed root.
 
-An entry is a leaf of a Merkle tree: RFC 6962's hash of its canonical JSON. A transaction that
-appends entries signs one checkpoint with the root of all entries so far. The row of an entry
-holds the hash of its leaf, and complete tiles are stored: any root follows from few rows.
+An entry is a leaf of a Merkle tree: RFC 6962's hash of its canonical JSON. Entries that are
+appended together get one signed checkpoint, with the root of all entries so far: the row of the
+last one holds it. The row of each holds the hash of its leaf, and complete tiles are stored: any
+root follows from few rows.
 """
 
 import hashlib
@@ -43,19 +44,16 @@ _BODY, _HASH = 6, 7
 MAX_CONTENT_BYTES = 0xFFFF
 
 _COLUMN_NAMES = [column.name for column in tables.entry.columns]
-_INSERT_QUERIES = insert(tables.entry)
+_INSERT_ENTRIES = insert(tables.entry)
 _INSERT_TILES = insert(tables.tile)
-_INSERT_CHECKPOINT = insert(tables.checkpoint)
-# The newest entry and the checkpoint that signs it, which its transaction added.
-_NEWEST_ENTRY = (
-    select(tables.entry, tables.checkpoint.c.note)
-    .join(tables.checkpoint, tables.checkpoint.c.size == tables.entry.c.seq, isouter=True)
-    .order_by(tables.entry.c.seq.desc())
-    .limit(1)
-)
+# The newest entry with the checkpoint that signs it.
+_NEWEST_ENTRY = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(1)
 # SQLite has one writer; on PostgreSQL a function of the schema takes a lock.
 _LOCK = text("SELECT lock_log()")
-_NEWEST_CHECKPOINT = select(tables.checkpoint).order_by(tables.checkpoint.c.size.desc()).limit(1)
+_CHECKPOINTS = select(tables.entry.c.seq, tables.entry.c.at, tables.entry.c.note).where(
+    tables.entry.c.note.is_not(None)
+)
+_NEWEST_CHECKPOINT = _CHECKPOINTS.order_by(tables.entry.c.seq.desc()).limit(1)
 _LEAVES = (
     select(tables.entry.c.hash)
     .where(tables.entry.c.seq > bindparam("first"), tables.entry.c.seq <= bindparam("end"))
@@ -71,22 +69,22 @@ _TILES = (
     .order_by(tables.tile.c.number)
 )
 _ROWS_AFTER = (
-    select(tables.entry)
+    select(*tables.ENTRY_MEMBERS)
     .where(tables.entry.c.seq > bindparam("after"))
     .order_by(tables.entry.c.seq)
     .limit(bindparam("most"))
 )
 _IS_OF_RUN = tables.entry.c.run == bindparam("of")
-_ENTRIES_OF_RUN = select(tables.entry).where(_IS_OF_RUN).order_by(tables.entry.c.seq)
+_ENTRIES_OF_RUN = select(*tables.ENTRY_MEMBERS).where(_IS_OF_RUN).order_by(tables.entry.c.seq)
 _LAST_ENTRY_OF_KIND = (
-    select(tables.entry)
+    select(*tables.ENTRY_MEMBERS)
     .where(tables.entry.c.kind == bindparam("which"))
     .order_by(tables.entry.c.seq.desc())
     .limit(1)
 )
-_FIRST_ENTRY = select(tables.entry).order_by(tables.entry.c.seq).limit(1)
+_FIRST_ENTRY = select(*tables.ENTRY_MEMBERS).order_by(tables.entry.c.seq).limit(1)
 _LAST_ENTRY_OF_RUN = (
-    select(tables.entry).where(_IS_OF_RUN).order_by(tables.entry.c.seq.desc()).limit(1)
+    select(*tables.ENTRY_MEMBERS).where(_IS_OF_RUN).order_by(tables.entry.c.seq.desc()).limit(1)
 )
 
 
@@ -220,7 +218,7 @@ def append_entries(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[Entry]
 
 
 def _build_row(tx: Transaction, draft: EntryDraft, body: str, seq: int) -> tuple[Any, ...]:
-    """Return the row with this number. Raises NotAllowed for what agents may not do."""
+    """Return the members of the entry. Raises NotAllowed for what agents may not do."""
     kind = draft.event.kind
     # Everything that people do writes an entry, so this holds for each way in.
     if is_agent(draft.person) and not draft.event.by_agent:
@@ -229,18 +227,36 @@ def _build_row(tx: Transaction, draft: EntryDraft, body: str, seq: int) -> tuple
     return (*content, hash_entry((*content, "")))
 
 
-def _store_rows(tx: Transaction, rows: Sequence[tuple[Any, ...]]) -> list[Entry]:
-    tx.sql.execute(_INSERT_QUERIES, [dict(zip(_COLUMN_NAMES, row, strict=True)) for row in rows])
+def append_key(tx: Transaction, new_key: SigningKey) -> None:
+    """Append the key that signs the next entries. Both keys sign the root with this one."""
+    seq = (tx.log_head or _lock_head(tx)).size + 1
+    draft = EntryDraft(events.KeyAdded(public=new_key.public_key))
+    row = _build_row(tx, draft, _encode_facts(tx, draft.event.encode()), seq)
+    _store_rows(tx, [row], new_key)
+    tx.set_signing_key(new_key)
+
+
+def _store_rows(
+    tx: Transaction, rows: Sequence[tuple[Any, ...]], *others: SigningKey
+) -> list[Entry]:
+    """Store entries under one checkpoint. others: more keys that sign it."""
     # No other transaction appends before this one ends.
-    _grow_tree(tx, [bytes.fromhex(row[_HASH]) for row in rows])
+    tree = _grow_tree(tx, [bytes.fromhex(row[_HASH]) for row in rows])
+    point = sign_checkpoint(tx.log_origin, tree, tx.now, (tx.signing_key, *others))
+    notes = [*[None] * (len(rows) - 1), point.note]
+    tx.sql.execute(
+        _INSERT_ENTRIES,
+        [
+            dict(zip(_COLUMN_NAMES, (*row, note), strict=True))
+            for row, note in zip(rows, notes, strict=True)
+        ],
+    )
     tx.logged = True
-    if tx.is_first_call("sign the log"):
-        tx.before_commit(lambda: sign_head(tx))
     idempotency.bind_entry(tx, rows[0][0])
     return [Entry(*row) for row in rows]
 
 
-def _grow_tree(tx: Transaction, leaves: Sequence[bytes]) -> None:
+def _grow_tree(tx: Transaction, leaves: Sequence[bytes]) -> Tree:
     tiles: list[Tile] = []
     tx.log_head = (tx.log_head or _lock_head(tx)).add_leaves(leaves, tiles)
     if tiles:
@@ -251,33 +267,25 @@ def _grow_tree(tx: Transaction, leaves: Sequence[bytes]) -> None:
                 for tile in tiles
             ],
         )
-
-
-def sign_head(tx: Transaction, *others: SigningKey) -> Checkpoint | None:
-    """Sign what this transaction has appended so far, and return that; None if it is signed.
-
-    others: more keys that sign.
-    """
-    tree = tx.log_head
-    if tree is None or tree.size == tx.signed_size:
-        return None
-    point = sign_checkpoint(tx.log_origin, tree, tx.now, (tx.signing_key, *others))
-    row = {"size": point.size, "at": point.at, "note": point.note}
-    tx.sql.execute(_INSERT_CHECKPOINT, row)
-    tx.signed_size = tree.size
-    return point
+    return tx.log_head
 
 
 def get_checkpoint_after(tx: Transaction, seq: int) -> Checkpoint | None:
     """Return the first checkpoint that covers an entry; None if there is none yet."""
-    query = select(tables.checkpoint).where(tables.checkpoint.c.size >= seq)
-    row = tx.sql.execute(query.order_by(tables.checkpoint.c.size).limit(1)).first()
+    query = _CHECKPOINTS.where(tables.entry.c.seq >= seq).order_by(tables.entry.c.seq)
+    row = tx.sql.execute(query.limit(1)).first()
     return parse_note(row.note, row.at) if row else None
 
 
 def get_newest_checkpoint(tx: Transaction) -> Checkpoint | None:
     """Return the newest checkpoint as it is stored."""
     row = tx.sql.execute(_NEWEST_CHECKPOINT).first()
+    return parse_note(row.note, row.at) if row else None
+
+
+def get_checkpoint(tx: Transaction, size: int) -> Checkpoint | None:
+    """Return the checkpoint of this size; None if there is none."""
+    row = tx.sql.execute(_CHECKPOINTS.where(tables.entry.c.seq == size)).first()
     return parse_note(row.note, row.at) if row else None
 
 
@@ -301,7 +309,6 @@ def _lock_head(tx: Transaction) -> Tree:
     """
     take_lock(tx)
     tx.log_head, tx.log_origin = _verify_head(tx)
-    tx.signed_size = tx.log_head.size
     return tx.log_head
 
 
@@ -577,7 +584,7 @@ def list_entries_of_runs(
     found: dict[int, list[Entry]] = {}
     viewable = view_conditions.list_viewable(tx, [*numbers])
     column = tables.entry.c
-    query = select(tables.entry).where(column.run.in_(viewable), column.kind.in_(kinds))
+    query = select(*tables.ENTRY_MEMBERS).where(column.run.in_(viewable), column.kind.in_(kinds))
     for row in tx.sql.execute(query.order_by(column.seq)) if viewable else ():
         found.setdefault(row.run, []).append(Entry(*row))
     return found
@@ -606,7 +613,7 @@ def get_first_entry(tx: Transaction) -> Entry | None:
 def get_last_entry_before(tx: Transaction, at: int) -> Entry | None:
     """Return the newest entry that is not newer than this time."""
     column = tables.entry.c
-    query = select(tables.entry).where(column.at <= at)
+    query = select(*tables.ENTRY_MEMBERS).where(column.at <= at)
     row = tx.sql.execute(query.order_by(column.at.desc(), column.seq.desc()).limit(1)).first()
     return Entry(*row) if row else None
 
@@ -615,7 +622,7 @@ def list_newest_entries_of_kind(
     tx: Transaction, kind: str, *, person: str, limit: int
 ) -> list[Entry]:
     """Return the newest entries of a kind about one person, the newest first."""
-    query = select(tables.entry).where(tables.entry.c.kind == kind)
+    query = select(*tables.ENTRY_MEMBERS).where(tables.entry.c.kind == kind)
     query = query.where(tables.entry.c.person == person)
     rows = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(limit))
     return [Entry(*row) for row in rows]
@@ -623,7 +630,7 @@ def list_newest_entries_of_kind(
 
 def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> list[Entry]:
     """Return the entries of a kind whose fact *name* is this number."""
-    query = select(tables.entry).where(
+    query = select(*tables.ENTRY_MEMBERS).where(
         tables.entry.c.kind == kind, tables.entry.c.body.contains(f'"{name}":{number}')
     )
     return _list_naming(tx, query, name, number)
@@ -633,7 +640,7 @@ def list_run_entries_naming(
     tx: Transaction, kind: str, run: int, name: str, number: int
 ) -> list[Entry]:
     """Return the entries of a kind about one run whose fact *name* is this number."""
-    query = select(tables.entry).where(
+    query = select(*tables.ENTRY_MEMBERS).where(
         tables.entry.c.run == run,
         tables.entry.c.kind == kind,
         tables.entry.c.body.contains(f'"{name}":{number}'),
@@ -651,7 +658,7 @@ def _list_naming(
 
 def list_entries_since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
     """Yield the entries of a kind that are newer than *at*, the newest first."""
-    query = select(tables.entry).where(tables.entry.c.kind == kind)
+    query = select(*tables.ENTRY_MEMBERS).where(tables.entry.c.kind == kind)
     query = query.order_by(tables.entry.c.seq.desc()).execution_options(yield_per=100)
     with tx.sql.execute(query) as rows:
         for row in rows:
@@ -663,7 +670,7 @@ def list_entries_since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
 def list_newest_entries(
     tx: Transaction, *, before: int | None = None, limit: int = 50
 ) -> list[Entry]:
-    query = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(limit)
+    query = select(*tables.ENTRY_MEMBERS).order_by(tables.entry.c.seq.desc()).limit(limit)
     if before is not None:
         query = query.where(tables.entry.c.seq < before)
     return [Entry(*row) for row in tx.sql.execute(query)]
@@ -671,7 +678,7 @@ def list_newest_entries(
 
 def list_entries_after(tx: Transaction, seq: int, *, limit: int = 1000) -> list[Entry]:
     query = (
-        select(tables.entry)
+        select(*tables.ENTRY_MEMBERS)
         .where(tables.entry.c.seq > seq)
         .order_by(tables.entry.c.seq)
         .limit(limit)
@@ -688,21 +695,21 @@ def read_whole_log(tx: Transaction) -> Generator[Entry]:
     """Yield the whole log from its beginning, with few entries in memory at a time."""
     with read_rows(tx) as found:
         for row in found:
-            yield Entry(*row)
+            yield Entry(*row[:-1])
 
 
 def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[Sequence[Any]]]:
-    """Return an iterable of all rows: the members of an Entry, in their order."""
+    """Return an iterable of all rows: the members of an Entry in their order, and the note."""
     query = select(tables.entry).order_by(tables.entry.c.seq)
     return tx.sql.execute(query.execution_options(yield_per=2000))
 
 
 def read_checkpoints(tx: Transaction) -> Generator[tuple[int, Checkpoint | None]]:
     """Yield the size of each checkpoint and the checkpoint, None if its note is none."""
-    query = select(tables.checkpoint).order_by(tables.checkpoint.c.size)
+    query = _CHECKPOINTS.order_by(tables.entry.c.seq)
     with tx.sql.execute(query.execution_options(yield_per=2000)) as found:
         for row in found:
-            yield row.size, parse_note(str(row.note), row.at)
+            yield row.seq, parse_note(str(row.note), row.at)
 
 
 def read_cosigned_checkpoints(tx: Transaction) -> Generator[tuple[int, Checkpoint | None]]:
@@ -728,9 +735,7 @@ def get_checkpoint_to_prove(tx: Transaction, seq: int) -> Checkpoint | None:
     None if no checkpoint covers it.
     """
     size = cosignatures.get_newest_size(tx)
-    query = select(tables.checkpoint).where(tables.checkpoint.c.size == size)
-    row = tx.sql.execute(query).first() if size >= seq else None
-    point = parse_note(row.note, row.at) if row else None
+    point = get_checkpoint(tx, size) if size >= seq else None
     if point is not None:
         return add_cosignatures(tx, point)
     newest = get_newest_checkpoint(tx)

@@ -43,7 +43,7 @@ _RUN_KINDS = (
 _BLOCKING_KINDS = frozenset({events.Banned.kind, events.EverythingStopped.kind})
 _UNBLOCKING_KINDS = frozenset({events.BanLifted.kind, events.EverythingResumed.kind})
 _STARTS_AND_ENDS_SINCE = (
-    select(tables.entry)
+    select(*tables.ENTRY_MEMBERS)
     .where(
         tables.entry.c.host == bindparam("host"),
         tables.entry.c.seq > bindparam("first"),
@@ -57,7 +57,7 @@ _STARTS_AND_ENDS_SINCE = (
     .order_by(tables.entry.c.seq)
 )
 _BLOCKING_ENTRIES = (
-    select(tables.entry)
+    select(*tables.ENTRY_MEMBERS)
     .where(
         or_(*(tables.entry.c.kind == kind for kind in sorted(_BLOCKING_KINDS | _UNBLOCKING_KINDS)))
     )

@@ -12,7 +12,7 @@ from bot.db.search import RunFilter
 from bot.db.time_counts import CountedTimes
 from bot.model import host_patterns
 
-_COLUMNS = ", ".join(column.name for column in tables.entry.columns)
+_COLUMNS = ", ".join(column.name for column in tables.ENTRY_MEMBERS)
 # How many of the newest entries are searched for the hosts of a pattern first.
 _MAX_SCANNED_ENTRIES = 2_000
 # How many of the newest matching runs a search by run covers.

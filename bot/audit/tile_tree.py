@@ -49,13 +49,13 @@ def write_tiles(
 
 def _write_time_stamps(tx: Transaction, directory: Path) -> None:
     """Write each stamp, beside the text that it is of, as `openssl ts -verify` reads them."""
-    stamps = dict(cosignatures.iterate_time_stamps(tx))
-    for size, point in change_log.read_checkpoints(tx) if stamps else ():
-        if point is not None and size in stamps:
+    for size, stamp in list(cosignatures.iterate_time_stamps(tx)):
+        point = change_log.get_checkpoint(tx, size)
+        if point is not None:
             file = directory / "time-stamps" / str(size)
             file.parent.mkdir(exist_ok=True)
             file.with_suffix(".txt").write_text(point.text)
-            file.with_suffix(".tsr").write_bytes(b64decode(stamps[size]))
+            file.with_suffix(".tsr").write_bytes(b64decode(stamp))
 
 
 def _check_directory(directory: Path, point: Checkpoint) -> None:

@@ -125,7 +125,7 @@ def list_approvals(tx: Transaction, events: Sequence[TimelineEvent]) -> dict[int
 def _find_nearest_entries(tx: Transaction, at: int, span: int) -> tuple[list[Entry], int]:
     """Return the nearest entries, the newest first, and the span around the time they cover."""
     column = tables.entry.c
-    query = select(tables.entry).where(view_conditions.entries_condition(tx).clause())
+    query = select(*tables.ENTRY_MEMBERS).where(view_conditions.entries_condition(tx).clause())
     before = query.where(column.at >= at - span, column.at <= at)
     after = query.where(column.at > at, column.at <= at + span)
     sides = (

@@ -1,6 +1,6 @@
 """Verification of the change log: every hash, the signed roots, and the witnesses."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
@@ -12,6 +12,7 @@ from bot.audit.checkpoints import (
     encode_root,
     is_signed_by,
     name_log,
+    parse_note,
     sign_checkpoint,
 )
 from bot.db.database import Database, Transaction
@@ -95,16 +96,13 @@ def append_key_change(
     signature. Raises KeyFileError if anything is wrong.
     """
     change_log.lock_log(tx)
-    change_log.sign_head(tx)
     verdict = verify_log(tx, witnesses=witnesses, every=True, stages=stages)
     if verdict.broken is not None or verdict.key != tx.signing_key.public_key:
         raise signing.KeyFileError(
             f"the change log is broken ({verdict.why or 'another key signs it'}), so its key "
             "cannot be changed. Run `keyturn changelog verify`"
         )
-    change_log.append_entry(tx, events.KeyAdded(public=new_key.public_key))
-    change_log.sign_head(tx, new_key)
-    tx.set_signing_key(new_key)
+    change_log.append_key(tx, new_key)
 
 
 def create_checkpoint(tx: Transaction) -> Checkpoint:
@@ -114,8 +112,7 @@ def create_checkpoint(tx: Transaction) -> Checkpoint:
     Raises LogAlteredError.
     """
     change_log.lock_log(tx)
-    newest = change_log.sign_head(tx) or change_log.get_newest_checkpoint(tx)
-    return newest or sign_checkpoint(
+    return change_log.get_newest_checkpoint(tx) or sign_checkpoint(
         name_log(tx.signing_key.public_key), Tree(), tx.now, (tx.signing_key,)
     )
 
@@ -249,7 +246,7 @@ def _verify_rows(
 ) -> "_Verifier":
     stage = stages("verifying", lambda: change_log.get_head(tx)[0])
     with stage as report_progress, change_log.read_rows(tx) as rows:
-        verifier = _Verifier(change_log.read_checkpoints(tx), sizes, every=every)
+        verifier = _Verifier(sizes, every=every)
         verifier.verify(iterate_with_progress(rows, report_progress))
     if verifier.is_end_unsigned and not every:
         return _verify_rows(tx, sizes, stages, every=True)
@@ -259,16 +256,9 @@ def _verify_rows(
 class _Verifier:
     """Verifies the rows of the log in their order, and each checkpoint on the way."""
 
-    def __init__(
-        self,
-        checkpoints: Iterator[tuple[int, Checkpoint | None]],
-        sizes: Collection[int],
-        *,
-        every: bool,
-    ) -> None:
+    def __init__(self, sizes: Collection[int], *, every: bool) -> None:
         """sizes: those whose roots are kept, for witnesses. every: check every signature."""
-        self._checkpoints, self._sizes, self._every = checkpoints, sizes, every
-        self._next_checkpoint()
+        self._sizes, self._every = sizes, every
         self._tree, self._leaves = Tree(), list[bytes]()
         self._keys, self._signed = list[str](), 0
         self._last: Checkpoint | None = None
@@ -280,29 +270,28 @@ class _Verifier:
         self.result = _EMPTY
 
     def verify(self, rows: Iterable[Sequence[Any]]) -> None:
+        """rows: the members of entries in their order, and the note of the checkpoint."""
         seq, why = 0, ""
-        for seq, row in enumerate(rows, start=1):
-            if why := _find_row_fault(row, seq) or self._find_key_fault(row):
+        for seq, (*row, note) in enumerate(rows, start=1):
+            if why := _find_row_fault(row, seq) or self._find_key_fault(row, note):
                 self._end(seq, why)
                 return
             self._leaves.append(bytes.fromhex(row[_HASH]))
             self.bound += output.BINDING_MARK in row[_BODY]
             if seq in self._sizes:
                 self.roots[seq] = self._compute_root()
-            if seq != self._size:
+            if note is None:
                 continue
             adds_key = row[_KIND] == events.KeyAdded.kind
-            if why := self._find_checkpoint_fault(seq, adds_key=adds_key):
+            point = parse_note(str(note))
+            if why := self._find_checkpoint_fault(point, seq, adds_key=adds_key):
                 self._end(self._signed + 1, why)
                 return
-            self._signed, self._last = seq, self._checkpoint
-            self._next_checkpoint()
+            self._signed, self._last = seq, point
         self._verify_end(seq)
 
     def _verify_end(self, seq: int) -> None:
-        if self._size:
-            self._end(seq + 1, f"entry {seq + 1} is missing: a checkpoint has entry {self._size}")
-        elif self._signed < seq:
+        if self._signed < seq:
             self._end(self._signed + 1, _describe_unsigned(self._signed + 1))
         elif self._last is not None and not is_signed_by(self._last, self._keys[-1]):
             self.is_end_unsigned = True
@@ -318,25 +307,22 @@ class _Verifier:
             broken - 1, "", key, keys=tuple(self._keys), broken=broken, why=why
         )
 
-    def _next_checkpoint(self) -> None:
-        self._size, self._checkpoint = next(self._checkpoints, (0, None))
-
     def _compute_root(self) -> str:
         self._tree = self._tree.add_leaves(self._leaves)
         self._leaves.clear()
         return encode_root(self._tree)
 
-    def _find_key_fault(self, row: Sequence[Any]) -> str:
+    def _find_key_fault(self, row: Sequence[Any], note: object) -> str:
         """Return what is wrong with an entry that adds a key, or that no key is known yet."""
         seq = row[0]
         if row[_KIND] != events.KeyAdded.kind:
             return "" if self._keys else _describe_unsigned(seq)
         self._keys.append(change_log.get_added_key(Entry(*row)))
         # The checkpoint of a new key is its own, and has the signature of the key before, too.
-        return "" if seq in (1, self._size) else _describe_unsigned(seq)
+        return "" if seq == 1 or note is not None else _describe_unsigned(seq)
 
-    def _find_checkpoint_fault(self, seq: int, *, adds_key: bool) -> str:
-        point, key = self._checkpoint, self._keys[-1]
+    def _find_checkpoint_fault(self, point: Checkpoint | None, seq: int, *, adds_key: bool) -> str:
+        key = self._keys[-1]
         if point is None or (point.origin, point.size) != (name_log(self._keys[0]), seq):
             return f"the checkpoint of entry {seq} was altered"
         if point.root != self._compute_root():

@@ -51,7 +51,7 @@ _REVOCATION_OF_TOKEN = (
     )
     .limit(1)
 )
-_CREATION_OF_TOKEN = select(tables.entry).where(
+_CREATION_OF_TOKEN = select(*tables.ENTRY_MEMBERS).where(
     _ENTRY.kind == events.TokenCreated.kind, _LIKE_TOKEN
 )
 _FIND_TOKEN = select(_TOKEN).where(_TOKEN.c.prefix == bindparam("begins"))

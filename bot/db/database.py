@@ -198,9 +198,8 @@ class Transaction:
         self.logged = False
         # The tree with what this transaction has appended; None before it locks the log.
         self.log_head: Tree | None = None
-        # The name of the log that is locked, and the size of the tree that was signed last.
-        self.log_origin, self.signed_size = "", 0
-        self._preparations: list[Callable[[], object]] = []
+        # The name of the log that is locked.
+        self.log_origin = ""
         self._callbacks: list[Callable[[], None]] = []
         # The clock of this machine (boot_time()) just before the database's was read.
         self.began = 0.0
@@ -238,15 +237,6 @@ class Transaction:
         is_new = what not in self._called
         self._called.add(what)
         return is_new
-
-    def before_commit(self, preparation: Callable[[], object]) -> None:
-        """Call this when everything else in the transaction is done."""
-        self._preparations.append(preparation)
-
-    def prepare(self) -> None:
-        """Run the preparations before the commit."""
-        for preparation in self._preparations:
-            preparation()
 
     def after_commit(self, callback: Callable[[], None]) -> None:
         """Call this once the transaction is durable."""
@@ -334,7 +324,6 @@ class Database:
             with self._limit_transaction(connection, seconds):
                 transaction = self._build_transaction(connection, began, now)
                 yield transaction
-                transaction.prepare()
                 commit(connection)
 
     @contextmanager
@@ -343,7 +332,6 @@ class Database:
             began = boot_time()
             transaction = self._build_transaction(connection, began, self.read_clock(connection))
             yield transaction
-            transaction.prepare()
 
     def _build_transaction(self, connection: Connection, began: float, now: int) -> Transaction:
         made = Transaction(

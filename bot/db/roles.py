@@ -7,7 +7,7 @@ from sqlalchemy import text
 from bot.db.database import Database
 from bot.model.errors import InvalidRequestError
 
-APPEND_ONLY = ("entry", "checkpoint", "tile")
+APPEND_ONLY = ("entry", "tile")
 _READABLE = (
     *APPEND_ONLY,
     "cosignature",
@@ -22,7 +22,7 @@ _READABLE = (
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}", re.ASCII)
 
 _EXCESS_RIGHTS = """
-WITH log (name) AS (VALUES ('entry'), ('checkpoint'), ('tile'))
+WITH log (name) AS (VALUES ('entry'), ('tile'))
 SELECT
   rolsuper AS "is a superuser",
   pg_has_role(current_user, (SELECT relowner FROM pg_class WHERE oid = 'entry'::regclass), 'USAGE')

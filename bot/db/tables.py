@@ -205,6 +205,8 @@ entry = Table(
     Column("body", Text, nullable=False),
     # Of the leaf of the tree: see bot.audit.change_log.
     Column("hash", String(64), nullable=False),
+    # The signed checkpoint of the tree up to this entry: of the last one that was added at once.
+    Column("note", Text),
     Index(None, "run", "seq"),
     Index(None, "kind", "seq"),
     Index(None, "host", "seq"),
@@ -212,14 +214,8 @@ entry = Table(
     Index(None, "at", "seq"),
 )
 
-# A transaction that adds entries signs the tree with all of them. note: the signed checkpoint.
-checkpoint = Table(
-    "checkpoint",
-    metadata,
-    Column("size", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
-    Column("at", BigInteger, nullable=False),
-    Column("note", Text, nullable=False),
-)
+# What an entry says and its hash, without the checkpoint.
+ENTRY_MEMBERS = tuple(column for column in entry.columns if column.name != "note")
 
 # The signatures of witnesses under checkpoints. line: of the signed note.
 cosignature = Table(

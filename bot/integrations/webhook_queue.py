@@ -125,7 +125,10 @@ def _take_new_entries(tx: Transaction, name: str) -> tuple[int, Sequence[Entry]]
     read = tx.sql.execute(row).scalar_one()
     column = tables.entry.c
     query = (
-        select(tables.entry).where(column.seq > read).order_by(column.seq).limit(_MAX_ENTRIES_READ)
+        select(*tables.ENTRY_MEMBERS)
+        .where(column.seq > read)
+        .order_by(column.seq)
+        .limit(_MAX_ENTRIES_READ)
     )
     entries = [Entry(*found) for found in tx.sql.execute(query)]
     if entries:

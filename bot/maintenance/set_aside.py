@@ -117,13 +117,20 @@ def set_rows_aside(
 
 
 def _find_signed_size(tx: Transaction) -> int:
-    checkpoint = tables.checkpoint.c
-    newest = select(checkpoint.note).order_by(checkpoint.size.desc()).limit(_MAX_CHECKPOINTS)
-    for note in tx.sql.execute(newest).scalars().all():
+    """Return the size of the newest checkpoint that our key signed.
+
+    Raises LogAlteredError if the entries before it do not have its root.
+    """
+    entry = tables.entry.c
+    newest = select(entry.seq, entry.note).where(entry.note.is_not(None))
+    for seq, note in tx.sql.execute(newest.order_by(entry.seq.desc()).limit(_MAX_CHECKPOINTS)):
         point = parse_note(note) if isinstance(note, str) else None
-        if point is not None and is_signed_by(point, tx.signing_key.public_key):
+        if point is None or point.size != seq:
+            continue
+        if is_signed_by(point, tx.signing_key.public_key):
             with suppress(LogAlteredError):
                 return change_log.build_tree_of(tx, point).size
+            break
     raise LogAlteredError("no checkpoint fits the entries before it: restore a backup")
 
 
@@ -135,7 +142,6 @@ def _list_conditions(size: int) -> list[tuple[Table, ColumnElement[bool]]]:
     return [
         (tables.output, or_(tables.output.c.entry > size, tables.output.c.entry < 1)),
         (tables.entry, or_(entry > size, entry < 1)),
-        (tables.checkpoint, tables.checkpoint.c.size > size),
         (tables.tile, or_(tile.level > len(levels), tile.level < 1, *behind)),
     ]
 

@@ -23,13 +23,8 @@ def upgrade() -> None:
     sa.Column('host', sa.String(length=64), nullable=False),
     sa.Column('body', sa.Text(), nullable=False),
     sa.Column('hash', sa.String(length=64), nullable=False),
+    sa.Column('note', sa.Text(), nullable=True),
     sa.PrimaryKeyConstraint('seq', name=op.f('pk_entry'))
-    )
-    op.create_table('checkpoint',
-    sa.Column('size', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), nullable=False),
-    sa.Column('at', sa.BigInteger(), nullable=False),
-    sa.Column('note', sa.Text(), nullable=False),
-    sa.PrimaryKeyConstraint('size', name=op.f('pk_checkpoint'))
     )
     op.create_table('cosignature',
     sa.Column('size', sa.BigInteger().with_variant(sa.Integer(), 'sqlite'), autoincrement=False, nullable=False),
@@ -590,7 +585,7 @@ def _create_procrastinate_tables() -> None:
 
 def _refuse_all_but_insert() -> None:
     """Refuse changes to the change log, even by the application."""
-    tables = ("entry", "checkpoint", "tile")
+    tables = ("entry", "tile")
     if op.get_bind().dialect.name == "sqlite":
         for table in tables:
             for verb in ("UPDATE", "DELETE"):

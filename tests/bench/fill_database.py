@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from bot.audit import change_log, events
-from bot.audit.checkpoints import Checkpoint, name_log, sign_checkpoint
+from bot.audit.checkpoints import name_log, sign_checkpoint
 from bot.db import tables
 from bot.db.database import Database
 from bot.model.canonical import encode_canonical
@@ -84,8 +84,6 @@ def fill(database: Database, entries: int, seal: SigningKey) -> int:
         put(raw.driver_connection, tables.entry, log.list_entries())
         tiles = ((tile.level, tile.number, tile.hash.hex()) for tile in log.tiles)
         put(raw.driver_connection, tables.tile, tiles)
-        points = ((point.size, point.at, point.note) for point in log.checkpoints)
-        put(raw.driver_connection, tables.checkpoint, points)
     finally:
         raw.invalidate()
     with database.engine.connect() as connection:
@@ -222,23 +220,23 @@ def _words(count: int) -> Iterator[tuple[str, int]]:
 
 
 class _Log:
-    """The entries, and the tiles and checkpoints that they leave."""
+    """The entries with their checkpoints, and the tiles that they leave."""
 
     def __init__(self, count: int, began: int, key: SigningKey) -> None:
         self._count, self._began, self._key = count, began, key
         self.tiles: list[Tile] = []
-        self.checkpoints: list[Checkpoint] = []
 
     def list_entries(self) -> Iterator[tuple[Any, ...]]:
         origin, tree, leaves = name_log(self._key.public_key), Tree(), list[bytes]()
         for row in self._list_contents():
             digest = change_log.hash_entry((*row, ""))
             leaves.append(bytes.fromhex(digest))
+            note = None
             if row[0] % _CHECKPOINT_EVERY == 0 or row[0] == self._count:
                 tree = tree.add_leaves(leaves, self.tiles)
                 leaves.clear()
-                self.checkpoints.append(sign_checkpoint(origin, tree, row[1], [self._key]))
-            yield (*row, digest)
+                note = sign_checkpoint(origin, tree, row[1], [self._key]).note
+            yield (*row, digest, note)
 
     def _list_contents(self) -> Iterator[tuple[Any, ...]]:
         body = encode_canonical({"public": self._key.public_key})

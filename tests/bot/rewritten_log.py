@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from sqlalchemy import delete, insert
+from sqlalchemy import Connection, delete, insert
 
 from bot.audit import change_log
 from bot.audit.change_log import Entry, EntryDraft
@@ -16,7 +16,7 @@ from bot.model.merkle import Tile, Tree
 from bot.model.signing import SigningKey
 
 _BATCH = 500
-_LOG = (tables.entry, tables.checkpoint, tables.tile)
+_LOG = (tables.entry, tables.tile)
 
 
 def entries_of(database: Database) -> list[Entry]:
@@ -58,35 +58,35 @@ def rewrite(database: Database, entries: Sequence[Entry], key: SigningKey | None
     key: signs a checkpoint of each entry. Without one, the checkpoints stay as they are, up to the
     last entry.
     """
+    with database.reading() as tx:
+        points = {size: point for size, point in change_log.read_checkpoints(tx) if point}
     drop_triggers(database)
     tiles: list[Tile] = []
-    tree, points = Tree(), list[Checkpoint]()
+    tree = Tree()
     origin = name_log(change_log.get_added_key(entries[0])) if entries else ""
     for entry in entries:
         tree = tree.add_leaves([_get_leaf(entry)], tiles)
         if key is not None:
-            points.append(sign_checkpoint(origin, tree, entry.at, [key]))
+            points[entry.seq] = sign_checkpoint(origin, tree, entry.at, [key])
     with database.engine.connect() as connection:
         if database.embedded:
             connection.exec_driver_sql("PRAGMA foreign_keys=OFF")
         connection.execute(delete(tables.entry))
         connection.execute(delete(tables.tile))
         for entry in entries:
-            connection.execute(insert(tables.entry).values(**vars(entry)))
+            _insert_entry(connection, entry, points.get(entry.seq))
         for tile in tiles:
             connection.execute(
                 insert(tables.tile).values(
                     level=tile.level, number=tile.number, hash=tile.hash.hex()
                 )
             )
-        last = entries[-1].seq if entries else 0
-        stale = tables.checkpoint.c.size > (last if key is None else 0)
-        connection.execute(delete(tables.checkpoint).where(stale))
-        for point in points:
-            connection.execute(
-                insert(tables.checkpoint).values(size=point.size, at=point.at, note=point.note)
-            )
         connection.commit()
+
+
+def _insert_entry(connection: Connection, entry: Entry, point: Checkpoint | None) -> None:
+    note = point.note if point else None
+    connection.execute(insert(tables.entry).values(**vars(entry), note=note))
 
 
 def _get_leaf(entry: Entry) -> bytes:
@@ -109,8 +109,7 @@ def forge_entries(tx: Transaction, *drafts: EntryDraft) -> list[Entry]:
     point = sign_checkpoint(origin, tree, tx.now, [SigningKey.create()])
     added = entries[-len(forged) :]
     for entry in added:
-        tx.sql.execute(insert(tables.entry).values(**vars(entry)))
-    tx.sql.execute(insert(tables.checkpoint).values(size=point.size, at=point.at, note=point.note))
+        _insert_entry(tx.sql, entry, point if entry.seq == point.size else None)
     return added
 
 

@@ -183,7 +183,7 @@ class TestRewrittenEntries:
         rewrite(database, rehash(entries))
         for options in ([], ["--key", _get_first_public_key(database)]):
             ended = run_keyturn(tmp_path, "changelog", "verify", *options)
-            assert (ended.returncode, ended.stderr[:17]) == (1, "BROKEN at entry 1")
+            assert (ended.returncode, ended.stderr[:17]) == (1, "BROKEN at entry 2")
             assert len(entries_of(database)) == len(entries)
         database.close()
 

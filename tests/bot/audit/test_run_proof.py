@@ -57,7 +57,7 @@ def test_run_proof_verifies_all_entries_and_outputs_of_a_run(harness: Harness, d
         ("UPDATE entry SET person = 'dora' WHERE seq = 4", "entry 4 was altered"),
         ("UPDATE entry SET hash = hex(zeroblob(32)) WHERE seq = 5", "entry 5 was altered"),
         (
-            "UPDATE checkpoint SET note = replace(note, '— ', '— x')",
+            "UPDATE entry SET note = replace(note, '— ', '— x')",
             "the newest checkpoint is not",
         ),
         ("UPDATE entry SET hash = hex(zeroblob(32)) WHERE seq = 1", "the entries do not lead to"),

@@ -146,9 +146,9 @@ def test_altered_checkpoint_is_found_by_both_verifiers(log: Database, tmp_path: 
     drop_triggers(log)
     with log.engine.connect() as connection:
         connection.execute(
-            update(tables.checkpoint)
-            .where(tables.checkpoint.c.size == 5)
-            .values(note=func.replace(tables.checkpoint.c.note, "\n5\n", "\n4\n"))
+            update(tables.entry)
+            .where(tables.entry.c.seq == 5)
+            .values(note=func.replace(tables.entry.c.note, "\n5\n", "\n4\n"))
         )
     assert (_verify(log).broken, _verify(log).why) == (5, "the checkpoint of entry 5 was altered")
     assert "BROKEN at entry 5:" in _verify_alone(log, tmp_path).stderr

@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> Path:
 def test_backup_is_restored_and_verified_by_commands(place: Path):
     saved = run_keyturn(place, "backup", str(place / "today.backup"))
     assert saved.returncode == 0, saved.stderr
-    assert "Saved 3 rows in" in saved.stdout
+    assert "Saved 2 rows in" in saved.stdout
     refused = run_keyturn(place, "restore", str(place / "today.backup"))
     assert refused.returncode == 1
     assert "exists already: move" in refused.stderr
@@ -99,13 +99,13 @@ def test_db_copy_moves_an_installation_to_postgresql(place: Path, postgres: Post
     address = f"postgresql://{user}@{rest}"
     moved = run_keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
     assert moved.returncode == 0, moved.stderr
-    assert "Copied 3 rows; 3 entries, log intact" in moved.stdout
+    assert "Copied 2 rows; 3 entries, log intact" in moved.stdout
     there = {"KEYTURN_DATABASE": f"postgresql+psycopg://{user}@{rest}", "PGPASSWORD": password}
     verified = run_keyturn(place, "changelog", "verify", **there)
     assert verified.returncode == 0, verified.stderr
     again = run_keyturn(place, "db", "copy", "--to", address, PGPASSWORD=password)
     assert again.returncode == 1
-    assert "it has rows in checkpoint, entry" in again.stderr
+    assert "it has rows in entry" in again.stderr
 
 
 def test_changelog_acknowledge_names_the_lost_entries_after_a_restore(place: Path):

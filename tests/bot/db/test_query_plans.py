@@ -18,7 +18,7 @@ from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
 # Tables that grow with each run.
-_GROWING = ("run", "entry", "output", "search_word", "decision", "step", "checkpoint", "tile")
+_GROWING = ("run", "entry", "output", "search_word", "decision", "step", "tile")
 
 
 @contextmanager

@@ -112,7 +112,7 @@ def test_copy_into_a_database_with_rows_is_refused(full: Database, empty: Databa
     with empty.transaction() as tx:
         change_log.append_entry(tx, UnknownEvent(kind="here first"))
     before = all_rows(empty)
-    with pytest.raises(copy_database.CopyError, match="it has rows in checkpoint, entry"):
+    with pytest.raises(copy_database.CopyError, match="it has rows in entry"):
         copy_all_rows(full, empty)
     assert all_rows(empty) == before
 
