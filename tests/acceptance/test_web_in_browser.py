@@ -240,7 +240,9 @@ def test_typed_text_is_in_the_form_again_after_a_session_has_ended(visit: Visit)
         page.get_by_role("button", name=button, exact=True).click()
         expect(page.get_by_text("Nothing was sent.")).to_be_visible()
         # The text is there before the script that stores what was typed has run.
-        page.wait_for_function("path => (localStorage.getItem('keyturn-typed') || '').includes(path)", arg=path)
+        page.wait_for_function(
+            "path => (localStorage.getItem('keyturn-typed') || '').includes(path)", arg=path
+        )
         visit.sign_in("olga", path)
         for field, text in fields.items():
             expect(page.locator(f"#{field}")).to_have_value(text)
