@@ -270,6 +270,8 @@ class Rules:
     Attributes:
         text: The text of policy.cedar.
         mentioned: The attributes and entities that the rules depend on.
+        inspected: The same without entities that the head of a rule only compares with: of these,
+            rules read no data.
         view_rules: What the rules for the action `view` depend on.
         entity_references: The entities that the rules name.
         conditional_rules: The rules that depend on the circumstances of a request.
@@ -302,6 +304,9 @@ class Rules:
         }
         self._policies = cedarpy.PolicySet.from_str(text)
         self.mentioned = frozenset(iterate_mentions(rules))
+        self.inspected = frozenset(
+            iterate_mentions([_drop_compared_entities(rule) for rule in rules.values()])
+        )
         viewing = {key: rule for key, rule in rules.items() if _applies_to_action(rule, "view")}
         self.view_rules = ViewRules(
             frozenset(iterate_mentions(viewing)),
@@ -538,6 +543,16 @@ def _list_conditions(rule: Mapping[str, Any]) -> list[str]:
     """Return the circumstances of a request that a rule depends on, in words."""
     mentioned = set(iterate_mentions(rule))
     return [words for attribute, words in _CIRCUMSTANCES.items() if attribute in mentioned]
+
+
+def _drop_compared_entities(rule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rule in its JSON form without `principal == …` and `resource == …` of its head."""
+    scopes = ("principal", "resource")
+    return {
+        name: part
+        for name, part in rule.items()
+        if not (name in scopes and part.get("op") == "==")
+    }
 
 
 def _applies_to_action(rule: Mapping[str, Any], action: str) -> bool:

@@ -97,6 +97,10 @@ class PolicyRequest:
             for runbook, hosts in self.parts
         ] or [self]
 
+    @property
+    def all_hosts(self) -> Sequence[str]:
+        return [host for part in self.split_parts() for host in part.hosts or [part.host]]
+
     def is_made_by(self, person: str) -> bool:
         return person == self.requested_by or person in self.editors or self._is_for(person)
 
@@ -224,7 +228,7 @@ class Policy:
         """Return the names of all people who may do this, except for one person."""
         people = self.organisation.people
         allowed = self._select_people(
-            people, lambda person: self.get_order_ruling(person, order).allowed
+            people, (), lambda person: self.get_order_ruling(person, order).allowed
         )
         return [people[person].name for person in allowed if person != except_person]
 
@@ -254,11 +258,28 @@ class Policy:
         Their rulings on requests of others are the same. A person whom a rule names has a key of
         their own.
         """
+        owned = self._owned_areas
+        return {
+            person: (key, tuple(owned.get(person, ())))
+            for person, key in self._likenesses_elsewhere.items()
+        }
+
+    @cached_property
+    def _likenesses_elsewhere(self) -> Mapping[str, Hashable]:
+        """As person_likenesses, for rulings about areas that the person does not own."""
         is_name_used = "name" in self.mentions
+        # Who owns these matters everywhere: rules name them, or hosts in them.
+        hosts = self.inventory.hosts
+        named = frozenset(
+            [
+                *(one for one in self.organisation.areas if f"Owners::{one}" in self.mentions),
+                *(hosts[name].area for name in self._inspected_hosts),
+            ]
+        )
         return {
             one.id: (
-                frozenset(one.roles),
-                frozenset(self._owned_areas.get(one.id, ())),
+                tuple(sorted(one.roles)),
+                tuple(area for area in self._owned_areas.get(one.id, ()) if area in named),
                 one.name if is_name_used else "",
                 one.id if f"Person::{one.id}" in self.mentions else "",
             )
@@ -279,12 +300,21 @@ class Policy:
             for host in self.inventory
         }
 
-    def _select_people(self, people: Iterable[str], ask: Callable[[str], bool]) -> list[str]:
-        """Return the people for whom *ask* is true; it is asked once for all who are alike."""
+    def _select_people(
+        self, people: Iterable[str], areas: Collection[str], ask: Callable[[str], bool]
+    ) -> list[str]:
+        """Return the people for whom *ask* is true; it is asked once for all who are alike.
+
+        areas: all that the answer is about.
+        """
+        owned: dict[str, tuple[str, ...]] = defaultdict(tuple)
+        for area in areas:
+            for owner in self.organisation.areas[area].owners:
+                owned[owner] += (area,)
         answers: dict[Hashable, bool] = {}
         selected: list[str] = []
         for person in people:
-            likeness = self.person_likenesses[person]
+            likeness = (self._likenesses_elsewhere[person], owned.get(person))
             if likeness not in answers:
                 answers[likeness] = ask(person)
             if answers[likeness]:
@@ -734,8 +764,12 @@ class Policy:
         self, people: Iterable[str], request: PolicyRequest, ruling: Ruling
     ) -> list[str]:
         """Return those of these people of the policy who can approve the request."""
+        hosts = map(self.inventory.hosts.get, request.all_hosts)
+        groups = frozenset(ruling.approver_groups)
         return self._select_people(
             (person for person in people if not request.is_made_by(person)),
+            {host.area for host in hosts if host}
+            | {area for area in self.organisation.areas if f"area:{area}" in groups},
             lambda person: self.get_approval_ruling(person, request, ruling).allowed,
         )
 
@@ -816,8 +850,9 @@ class Policy:
         values = tuple(
             str(value) for name, value in context.items() if name != "now" or name in self.mentions
         )
-        likeness = self.person_likenesses.get(person, person)
-        cache_key = (likeness, action, request.host, request.is_review_overdue, *values)
+        is_owner = person in self.get_area(request.host).owners
+        likeness = self._likenesses_elsewhere.get(person, person)
+        cache_key = (likeness, is_owner, action, request.host, request.is_review_overdue, *values)
         cached = self._rulings.get(cache_key)
         if cached is not None:
             return cached
@@ -865,20 +900,23 @@ class Policy:
         return principal in self.organisation.people or is_agent(principal)
 
     def _build_entities(self, principal: str, host: str = "") -> cedarpy.Entities:
-        """Return the entities on which a ruling depends: these two, and those that rules name."""
-        people = [self._build_person_entity(named) for named in self._named_people]
+        """Return the entities on which a ruling depends: these two, and those that rules read."""
+        people = [self._build_person_entity(named) for named in self._inspected_people]
         if is_agent(principal):
             people.append(_build_agent_entity(get_agent_name(principal)))
-        elif f"Person::{principal}" not in self.mentions and (one := self.find_person(principal)):
+        elif f"Person::{principal}" not in self._rules.inspected and (
+            one := self.find_person(principal)
+        ):
             people.append(self._build_person_entity(one))
         return self._named_hosts.with_added_json_str(
             json.dumps([*people, *self._list_host_entities([host])])
         )
 
     def _build_named_hosts(self) -> cedarpy.Entities:
-        """Return the entities of the hosts that rules name, in Cedar's form."""
-        named = [host for host in self.inventory.hosts if f"Host::{host}" in self.mentions]
-        return cedarpy.Entities.from_json_str(json.dumps([*self._list_host_entities(named)]))
+        """Return the entities of the hosts whose data rules may read, in Cedar's form."""
+        return cedarpy.Entities.from_json_str(
+            json.dumps([*self._list_host_entities(self._inspected_hosts)])
+        )
 
     def _list_host_entities(self, names: Iterable[str]) -> Iterator[dict[str, object]]:
         """Yield the entities of hosts. Of a removed host, only the area is known."""
@@ -890,10 +928,13 @@ class Policy:
                 yield _build_host_entity(name=name, area=former[name], tags=frozenset[str]())
 
     @cached_property
-    def _named_people(self) -> Sequence[Person]:
-        """The people whom rules name."""
+    def _inspected_people(self) -> Sequence[Person]:
         people = self.organisation.people.values()
-        return [one for one in people if f"Person::{one.id}" in self.mentions]
+        return [one for one in people if f"Person::{one.id}" in self._rules.inspected]
+
+    @cached_property
+    def _inspected_hosts(self) -> Sequence[str]:
+        return [name for name in self.inventory.hosts if f"Host::{name}" in self._rules.inspected]
 
     @cached_property
     def _owned_areas(self) -> Mapping[str, Sequence[str]]:

@@ -19,7 +19,7 @@ from connectors.inventory import Host, Inventory
 from tests.policies import HOST_KEY, write_policy
 
 NOON = 1_792_584_000_000_000
-ROLES, AREAS, TAGS = ("admin", "dev", "oncall:ops"), ("edge", "core"), ("web", "nfs")
+ROLES, AREAS, TAGS = ("admin", "dev", "oncall:ops"), ("edge", "core", "store"), ("web", "nfs")
 PEOPLE = tuple(f"p{n}" for n in range(7))
 HOSTS = ("h1", "h2", "h3")
 CONDITIONS = (
@@ -31,13 +31,15 @@ CONDITIONS = (
     'when { Person::"p1" in Role::"admin" }',
     'when { principal in Role::"oncall:ops" && Person::"p2" in Role::"oncall:ops" }',
     'when { Host::"h2".tags.contains("nfs") }',
+    'when { principal in Host::"h2".owners }',
+    'when { principal in (if resource == Host::"h2" then resource else Host::"h3").owners }',
     'when { context.runbook == "one thing" }',
 )
 PRINCIPALS = (
     "principal is Person",
     'principal == Person::"p3"',
     *(f'principal in Role::"{role}"' for role in ROLES),
-    *(f'principal in Owners::"{area}"' for area in AREAS),
+    *(f'principal in Owners::"{area}"' for area in AREAS[:2]),
 )
 RESOURCES = ("resource", 'resource == Host::"h1"', 'resource in Area::"core"')
 GROUPS = (*(f"role:{one}" for one in ROLES), *(f"area:{one}" for one in AREAS))
@@ -182,6 +184,9 @@ def test_approvers_are_asked_about_once_for_all_who_are_alike(tmp_path: Path) ->
     people = tmp_path / "people.yaml"
     more = "".join(f"  p{n}: {{name: P {n}, roles: [administrator]}}\n" for n in range(300))
     people.write_text(people.read_text() + more)
+    areas = tmp_path / "areas.yaml"
+    owned = "".join(f"  a{n}: {{title: area {n}, owners: [p{n}]}}\n" for n in range(100))
+    areas.write_text(areas.read_text() + owned)
     policy, asked = directory.get_policy(), Counter[str]()
     compute = policy.rules.compute_ruling
 
@@ -193,7 +198,7 @@ def test_approvers_are_asked_about_once_for_all_who_are_alike(tmp_path: Path) ->
     request = PolicyRequest("abusers clear", "change", "lb1", "web", "dora", now=NOON)
     ruling = policy.get_request_ruling(request)
     policy.list_approvers(request, ruling)
-    # The developer, each set of owned areas among the administrators, and those without one.
+    # Owners of the host's area, other administrators and developers, whatever else they own.
     assert asked["approve"] <= 5
     before = asked.total()
     policy.list_approvers(request, ruling)
