@@ -15,7 +15,7 @@ from json.encoder import encode_basestring
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import Select, bindparam, insert, select, text
+from sqlalchemy import Row, Select, bindparam, insert, select, text
 
 from bot.audit import events
 from bot.audit.checkpoints import (
@@ -48,8 +48,11 @@ _INSERT_ENTRIES = insert(tables.entry)
 _INSERT_TILES = insert(tables.tile)
 # The newest entry with the checkpoint that signs it.
 _NEWEST_ENTRY = select(tables.entry).order_by(tables.entry.c.seq.desc()).limit(1)
-# SQLite has one writer; on PostgreSQL a function of the schema takes a lock.
-_LOCK = text("SELECT lock_log()")
+# SQLite has one writer; on PostgreSQL a function of the schema takes a lock, and returns the
+# newest entry. The commit releases the lock at once; Database waits for the disk after that.
+_LOCK = text(
+    "SELECT newest.* FROM lock_log() AS newest, set_config('synchronous_commit', 'off', true)"
+)
 _CHECKPOINTS = select(tables.entry.c.seq, tables.entry.c.at, tables.entry.c.note).where(
     tables.entry.c.note.is_not(None)
 )
@@ -289,10 +292,13 @@ def get_checkpoint(tx: Transaction, size: int) -> Checkpoint | None:
     return parse_note(row.note, row.at) if row else None
 
 
-def take_lock(tx: Transaction) -> None:
-    """Keep others from appending until this transaction ends, whatever the log holds."""
-    if not tx.embedded:
-        tx.sql.execute(_LOCK)
+def take_lock(tx: Transaction) -> Row[Any] | None:
+    """Keep others from appending until this transaction ends, whatever the log holds.
+
+    Returns the newest row, with the note of its checkpoint.
+    """
+    tx.commits_early = not tx.embedded
+    return tx.sql.execute(_NEWEST_ENTRY if tx.embedded else _LOCK).first()
 
 
 def lock_log(tx: Transaction) -> None:
@@ -307,8 +313,7 @@ def _lock_head(tx: Transaction) -> Tree:
     Raises LogAlteredError if the log does not end with what Keyturn wrote: another checkpoint
     would vouch for a history that Keyturn did not write.
     """
-    take_lock(tx)
-    tx.log_head, tx.log_origin = _verify_head(tx)
+    tx.log_head, tx.log_origin = _verify_newest(tx, take_lock(tx))
     return tx.log_head
 
 
@@ -328,15 +333,19 @@ def get_verified_tree(tx: Transaction, *, covering: int | None = None) -> Tree:
 
 
 def _verify_head(tx: Transaction) -> tuple[Tree, str]:
-    """Return the tree of the newest checkpoint and the name of the log.
+    """Return the tree of the newest checkpoint and the name of the log. Raises LogAlteredError."""
+    if tx.embedded and tx in _VERIFIED:
+        # A transaction of SQLite sees no other one.
+        return _VERIFIED[tx]
+    return _verify_newest(tx, tx.sql.execute(_NEWEST_ENTRY).first())
+
+
+def _verify_newest(tx: Transaction, row: Row[Any] | None) -> tuple[Tree, str]:
+    """Return the tree of the newest row's checkpoint and the name of the log.
 
     Raises LogAlteredError unless the newest entry has its hash, our key signed the root with it,
     and what this process knows of the log is still in it.
     """
-    if tx.embedded and tx in _VERIFIED:
-        # A transaction of SQLite sees no other one.
-        return _VERIFIED[tx]
-    row = tx.sql.execute(_NEWEST_ENTRY).first()
     known = max(_get_verified(tx), tx.seen_head.tree, key=lambda one: one.size)
     if row is None:
         if known.size:
@@ -349,7 +358,7 @@ def _verify_head(tx: Transaction) -> tuple[Tree, str]:
         raise LogShortenedError(size, known.size)
     tree, origin = _verify_checkpoint(tx, known, size, row[-1])
     _VERIFIED[tx] = tree, origin
-    tx.after_commit(lambda: tx.seen_head.note(tree))
+    tx.verified_tree = tree
     return tree, origin
 
 
@@ -482,14 +491,17 @@ def _decode_hashes(found: Iterable[Any], count: int) -> list[bytes]:
     return hashes
 
 
-def check_newest_entry(tx: Transaction) -> None:
-    """Raise LogAlteredError unless Keyturn wrote the newest entry. Locks nothing."""
+def check_newest_entry(tx: Transaction) -> Tree:
+    """Raise LogAlteredError unless Keyturn wrote the newest entry. Locks nothing.
+
+    Returns the tree; an empty one if this process has no key.
+    """
     if tx.stamping is not None:
-        tx.seen_head.note(_verify_head(tx)[0])
-        return
+        return _verify_head(tx)[0]
     row = tx.sql.execute(_NEWEST_ENTRY).first()
     if row is not None and not is_hash_valid(row[:-1]):
         raise LogAlteredError(f"entry {row.seq} was altered: its content does not have its hash")
+    return Tree()
 
 
 def _encode_facts(tx: Transaction, facts: Mapping[str, Canonical]) -> str:

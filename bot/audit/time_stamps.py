@@ -98,6 +98,7 @@ class TimeStamper:
         if point is None or not is_due or (last is not None and last.size >= point.size):
             return
         self._tried = now
+        self._database.wait_until_durable(point.size)
         try:
             stamp = self._authority.stamp(point.text.encode())
         except TimeStampError as error:

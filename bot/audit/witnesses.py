@@ -130,6 +130,7 @@ class _Witness:
         old = self._size or 0
         for _ in range(3):
             point, proof = self._read_newest(old)
+            self._database.wait_until_durable(point.size)
             response = self._send(_format_request(old, proof, point))
             if response.status != HTTPStatus.CONFLICT:
                 self._unsaved[point.size] = self._find_cosignature(point, response)

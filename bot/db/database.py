@@ -26,6 +26,7 @@ from bot.db import data_directory
 from bot.db.commits import Busy, Commits
 from bot.db.condition import Condition
 from bot.db.events import RunEvents
+from bot.db.shared_flush import SharedFlush
 from bot.db.statement_timeout import StatementTimeout
 from bot.model.merkle import Tree
 from bot.model.redaction import Redactor
@@ -198,6 +199,10 @@ class Transaction:
         self.logged = False
         # The tree with what this transaction has appended; None before it locks the log.
         self.log_head: Tree | None = None
+        # The newest tree that it has verified, which another process may have written just now.
+        self.verified_tree = Tree()
+        # Whether its commit does not wait for the disk.
+        self.commits_early = False
         # The name of the log that is locked.
         self.log_origin = ""
         self._callbacks: list[Callable[[], None]] = []
@@ -244,8 +249,7 @@ class Transaction:
 
     def finish(self) -> None:
         """Run the callbacks after the commit."""
-        if self.log_head is not None:
-            self.seen_head.note(self.log_head)
+        self.seen_head.note(self.log_head or self.verified_tree)
         for callback in self._callbacks:
             try:
                 callback()
@@ -287,6 +291,7 @@ class Database:
         self._watch = StatementTimeout(self.engine, patience, needed=not self.embedded)
         # SQLite has one writer: a queue is fairer and faster than its own polling.
         self.commits = Commits(self.open_to_write, commit, patience=_BUSY_SECONDS)
+        self._shared_flush = SharedFlush()
 
     def transaction(self, *, seconds: float | None = None) -> AbstractContextManager[Transaction]:
         """Open a transaction to write. Raises StoreUnavailable if anything is not durable.
@@ -325,6 +330,21 @@ class Database:
                 transaction = self._build_transaction(connection, began, now)
                 yield transaction
                 commit(connection)
+                if transaction.commits_early or self._is_new(transaction.verified_tree.size):
+                    self._shared_flush.wait_until_durable(connection)
+
+    def wait_until_durable(self, size: int) -> None:
+        """Return when the entries that were read, up to this one, are durable.
+
+        Call it before something remembers them. Raises StoreUnavailable.
+        """
+        if self._is_new(size):
+            with self.guarded(), self._connection() as connection, self._watch.limit(connection):
+                self._shared_flush.wait_until_durable(connection)
+
+    def _is_new(self, size: int) -> bool:
+        """Return whether the process that appended this entry may still wait for the disk."""
+        return not self.embedded and size > self.seen_head.tree.size
 
     @contextmanager
     def _open_shared(self) -> Generator[Transaction]:

@@ -81,7 +81,9 @@ def _describe_store_problems(deps: WebDependencies) -> tuple[str, str]:
     """Return what is wrong with the database and with the change log; "" for nothing."""
     try:
         with deps.database.reading() as tx:
-            change_log.check_newest_entry(tx)
+            tree = change_log.check_newest_entry(tx)
+        deps.database.wait_until_durable(tree.size)
+        deps.database.seen_head.note(tree)
     except StoreUnavailable as error:
         log.critical("not ready: %s", error)
         if isinstance(error, change_log.LogAlteredError):

@@ -603,11 +603,12 @@ def _refuse_all_but_insert() -> None:
             f"CREATE TRIGGER {table}_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON {table} "
             "FOR EACH STATEMENT EXECUTE FUNCTION entry_is_append_only()"
         )
-    # Lock the log until the transaction ends. What reads afterwards sees what was committed while
-    # this waited for the lock.
+    # Lock the log until the transaction ends, and return its newest row. A volatile function sees
+    # what was committed while it waited for the lock.
     op.execute(
-        "CREATE FUNCTION lock_log() RETURNS void LANGUAGE plpgsql VOLATILE AS "
-        "$$ BEGIN PERFORM pg_advisory_xact_lock(1801812340); END $$"
+        "CREATE FUNCTION lock_log() RETURNS SETOF entry LANGUAGE plpgsql VOLATILE AS "
+        "$$ BEGIN PERFORM pg_advisory_xact_lock(1801812340); "
+        "RETURN QUERY SELECT * FROM entry ORDER BY seq DESC LIMIT 1; END $$"
     )
 
 

@@ -162,7 +162,7 @@ class TestRewrittenEntries:
         self, sealed: Harness, key: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ):
         """And the last signature bears it out; the checkpoints before do not."""
-        monkeypatch.setattr(change_log, "_verify_head", trust_the_database)
+        monkeypatch.setattr(change_log, "_verify_newest", trust_the_database)
         n = self._rewritten(sealed)
         fresh = Database(sealed.database.url, signing.load_signing_key(key))
         with fresh.transaction() as tx:
@@ -243,7 +243,7 @@ class TestKeyRotation:
         run = harness.request(LAMP_ON)
         _forge_approval_entry(harness, run)
         with monkeypatch.context() as patch, harness.database.transaction() as tx:
-            patch.setattr(change_log, "_verify_head", trust_the_database)
+            patch.setattr(change_log, "_verify_newest", trust_the_database)
             change_log.append_entry(tx, UnknownEvent(kind="noted"))
         return run
 

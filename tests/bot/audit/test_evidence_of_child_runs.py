@@ -155,7 +155,7 @@ class TestDeletedBansAndStops:
     ):
         monkeypatch.setattr(evidence, "list_banned", _nobody)
         if forge is _forge_end_of_stop:
-            monkeypatch.setattr(change_log, "_verify_head", trust_the_database)
+            monkeypatch.setattr(change_log, "_verify_newest", trust_the_database)
         assert self._goes_on(harness, forge) is State.SUCCEEDED
 
 
