@@ -17,6 +17,7 @@ from tests.bench import (
     fanout,
     history_pages,
     idle_hosts,
+    many_writers,
     open_pages,
     page,
     request_burst,
@@ -83,6 +84,10 @@ def _on_each(options: argparse.Namespace, measure: Callable[[str], Part]) -> Par
     return Part(text, [figure for part in parts.values() for figure in part.targets])
 
 
+def _writers(options: argparse.Namespace) -> Part:
+    return many_writers.measure(2 if options.quick else 10)
+
+
 def _slack(options: argparse.Namespace) -> Part:
     acknowledgements = slack_acknowledgement.measure(1 if options.quick else 30)
     bursts = request_burst.measure(1 if options.quick else 5)
@@ -128,6 +133,7 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "drift": _drift,
     "enrolled": _enrolled,
     "log": _log,
+    "writers": _writers,
     "history": _history,
     "slack": _slack,
     "start": _start,
@@ -140,6 +146,7 @@ _TITLES = {
     "drift": "Drift",
     "enrolled": "Enrolled hosts",
     "log": "The change log",
+    "writers": "Many writers on PostgreSQL",
     "history": "History and log pages",
     "slack": "Slack, beside a bare Bolt app",
     "start": "Starting",
