@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from starlette.routing import BaseRoute
 
     from bot.api.deps import CollectMetrics
-    from bot.cli.sections import AddedCommand
+    from bot.cli.command_table import CommandEntry
     from bot.db.database import Database
     from bot.health import CheckWithPolicy
     from bot.model.redaction import Redactor
@@ -71,7 +71,7 @@ class Feature:
 
     name: str
     """Its folder."""
-    load_commands: "Callable[[], Sequence[AddedCommand]]" = tuple
+    commands: "Sequence[CommandEntry]" = ()
     """Commands of the terminal."""
     load_pages: "Callable[[], Sequence[Pages]]" = tuple
     load_routes: "Callable[[], Sequence[APIRouter]]" = tuple

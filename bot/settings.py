@@ -12,14 +12,17 @@ from dotenv import dotenv_values
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-SETTINGS_FILE = Path(".env")
-_PREFIX = "KEYTURN_"
+from bot.service_address import (
+    DEFAULT_LISTEN,
+    DEFAULT_PORT,
+    PREFIX,
+    SETTINGS_FILE,
+    get_local_address,
+    get_public_address,
+)
+
 # Variables of the command line and of compose.yaml, which are not settings of the service.
 _OTHER_VARIABLES = frozenset({"URL", "TOKEN", "PASSWORD"})
-# Variables that libraries and runbooks read from the environment themselves.
-_LIBRARY_VARIABLES = frozenset(
-    {"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "KEYTURN_RUNBOOKS"}
-)
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 # An empty value of this setting disables its default, which is Slack.
 _EMPTY_ALLOWED = frozenset({"oidc_issuer"})
@@ -64,15 +67,15 @@ class Settings(BaseSettings):
     above may not.
     """
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, env_file=SETTINGS_FILE, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=SETTINGS_FILE, extra="ignore")
 
     data: Path = Path("var")
     keys: Path | None = None
     policy: Path = Path("policy")
     engine: Literal["embedded", "distributed"] = "embedded"
     database: str = ""
-    listen: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    listen: str = DEFAULT_LISTEN
+    port: Annotated[int, Field(ge=0, le=65535)] = DEFAULT_PORT
     base_url: str = ""
     signing_page: str = ""
     proxies: str = ""
@@ -282,35 +285,24 @@ class Settings(BaseSettings):
     @property
     def address(self) -> str:
         """The address of the pages for people, without a slash at the end."""
-        return (self.base_url or f"http://{self.listen}:{self.port}").rstrip("/")
+        return get_public_address(self.base_url, self.listen, self.port)
 
     @property
     def here(self) -> str:
         """The address of the pages for this machine."""
-        everywhere = not self.base_url and self.listen in {"0.0.0.0", "::"}  # noqa: S104 - compared
-        return f"http://127.0.0.1:{self.port}" if everywhere else self.address
-
-
-def export_library_variables() -> None:
-    """Copy variables of libraries and runbooks from the file .env to the environment.
-
-    Variables that the environment has already are kept.
-    """
-    for name, value in dotenv_values(SETTINGS_FILE).items():
-        if value and (name.upper() in _LIBRARY_VARIABLES or name.startswith("OTEL_")):
-            os.environ.setdefault(name, value)
+        return get_local_address(self.base_url, self.listen, self.port)
 
 
 def find_misspelt_settings() -> dict[str, str]:
     """Return unknown KEYTURN_ variables, each with the setting of the most similar name."""
     known = {name.upper() for name in Settings.model_fields} | _OTHER_VARIABLES
     given = {
-        name.upper().removeprefix(_PREFIX)
+        name.upper().removeprefix(PREFIX)
         for name in (*os.environ, *dotenv_values(SETTINGS_FILE))
-        if name.upper().startswith(_PREFIX)
+        if name.upper().startswith(PREFIX)
     }
     alike = {name: get_close_matches(name, known, 1, 0.8) for name in sorted(given - known)}
-    return {_PREFIX + name: _PREFIX + found[0] for name, found in alike.items() if found}
+    return {PREFIX + name: PREFIX + found[0] for name, found in alike.items() if found}
 
 
 def _add_driver(address: str) -> str:

@@ -36,6 +36,7 @@ from bot.cli.options import (
     witness_option,
 )
 from bot.cli.progress import show_progress
+from bot.cli.sections import CommandGroup
 from bot.cli.terminal import (
     format_stored_time,
     get_zone_name,
@@ -59,7 +60,12 @@ _BATCH_SIZE = 1000
 _RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "search")
 
 
-@click.command("show")
+@click.group("changelog", cls=CommandGroup)
+def changelog_commands() -> None:
+    """Search, verify and export the change log."""
+
+
+@changelog_commands.command("show")
 @click.option("--run", type=int, help="Only the entries of this run.")
 @click.option("--host", default="", help="A host, or a pattern such as 'web*'.")
 @click.option("--person", default="", help="Who acted.")
@@ -254,7 +260,7 @@ def _build_event_row(
     return at, run, event.state, timeline.describe_event(event, decisions)
 
 
-@click.command("export")
+@changelog_commands.command("export")
 @click.option(
     "--format",
     "form",
@@ -347,7 +353,7 @@ def _check_key(_context: click.Context, _parameter: click.Parameter, key: str) -
     return key
 
 
-@click.command("proof")
+@changelog_commands.command("proof")
 @click.argument("entry", type=click.IntRange(1, 2**53 - 1), required=False)
 @click.option("--run", type=click.IntRange(1, 2**31 - 1), help="All proofs of this run, as ZIP.")
 @pass_environment_only
@@ -371,7 +377,7 @@ def prove_entry(environment: CommandEnvironment, *, entry: int | None, run: int 
             click.echo(entry_proof.build_proof(tx, entry), nl=False)
 
 
-@click.command("verify")
+@changelog_commands.command("verify")
 @witness_option("File of a witness to compare with; repeatable. Default: KEYTURN_WITNESS.")
 @click.option(
     "--key",
@@ -413,7 +419,7 @@ def verify_log(environment: CommandEnvironment, *, witnesses: tuple[Path, ...], 
     sys.exit(FAILED if verdict.broken is not None else 0)
 
 
-@click.command("key")
+@changelog_commands.command("key")
 @pass_environment_only
 def print_key(environment: CommandEnvironment) -> None:
     """Print the verifier key of the log, for witnesses and tools of others.
@@ -429,7 +435,7 @@ def print_key(environment: CommandEnvironment) -> None:
     click.echo(key.text)
 
 
-@click.command("rotate-key")
+@changelog_commands.command("rotate-key")
 @pass_environment
 def rotate_key(environment: CommandEnvironment) -> None:
     """Replace the signing key of the change log. The log records it, signed by both keys.
@@ -460,7 +466,7 @@ def rotate_key(environment: CommandEnvironment) -> None:
     print_result(data, [line])
 
 
-@click.command("acknowledge")
+@changelog_commands.command("acknowledge")
 @click.argument("first", type=int)
 @click.option("--lost", type=click.IntRange(1), required=True, help="Number of lost entries.")
 @reason_option("What was lost and why, recorded permanently.", required=True)
@@ -508,7 +514,7 @@ def acknowledge_loss(
     print_result({"first": first, "lost": lost}, [line])
 
 
-@click.command("set-aside")
+@changelog_commands.command("set-aside")
 @click.option("--rows", type=click.IntRange(1), help="How many rows, once you have seen them.")
 @reason_option("How they came there, recorded permanently.", required=True)
 @acting_person_option
@@ -592,15 +598,3 @@ def _read_checkpoints(
     ours = environment.settings.witness
     files = files or ([ours] if ours is not None and ours.exists() else [])
     return [point for file in files for point in checkpoints.read_checkpoints(file)]
-
-
-COMMANDS = (
-    show_log,
-    export_entries,
-    prove_entry,
-    print_key,
-    verify_log,
-    rotate_key,
-    acknowledge_loss,
-    set_rows_aside,
-)

@@ -183,7 +183,13 @@ def connect_to_service(url: str, token: str, *, token_owner: str = "") -> Servic
     if not (token.isascii() and token.isprintable() and " " not in token):
         exit_with_error(f"invalid KEYTURN_TOKEN: {_get_token_advice()}", FAILED)
     base = url.rstrip("/")
-    client = httpx2.Client(base_url=base, headers={"Authorization": f"Bearer {token}"}, timeout=30)
+    client = httpx2.Client(
+        base_url=base,
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=30,
+        verify=is_remote(base),
+        trust_env=is_remote(base),
+    )
     click.get_current_context().call_on_close(client.close)
     service = ServiceClient(client, base)
     if token_owner:
@@ -208,6 +214,14 @@ def find_address_problem(url: str) -> str:
     if parts.scheme == "http" and parts.hostname not in _LOCAL_HOSTS:
         return "KEYTURN_URL must begin with https://, except for this machine"
     return ""
+
+
+def is_remote(url: str) -> bool:
+    """Return whether a service is reached by TLS, and perhaps a proxy.
+
+    For this machine, no certificates of authorities are read: that takes longer than the request.
+    """
+    return url.startswith("https:")
 
 
 def pass_service(command: Callable[..., None]) -> Callable[..., None]:
@@ -235,8 +249,12 @@ def pass_service(command: Callable[..., None]) -> Callable[..., None]:
 
 def get_service_url(context: click.Context) -> str:
     """Return the address of the service that the settings in this directory describe."""
+    from bot.service_address import export_library_variables, read_local_address
+
     environment = context.find_object(CommandEnvironment)
-    return (environment.settings.here if environment else "") or "http://127.0.0.1:8080"
+    export_library_variables()
+    # A wrong setting ends the command with a message that names it.
+    return read_local_address() or (environment.settings.here if environment else "")
 
 
 def build_path(*parts: object) -> str:

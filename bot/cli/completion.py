@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from click.shell_completion import CompletionItem
 
-from bot.cli.client import find_address_problem, get_service_url
+from bot.cli.client import find_address_problem, get_service_url, is_remote
 
 if TYPE_CHECKING:
     from click.core import Context, Parameter
@@ -123,6 +123,8 @@ def _fetch(context: "Context", path: str) -> dict[str, Any]:
             f"{url}/api/v1{path}",
             headers={"Authorization": f"Bearer {token}"},
             timeout=_TIMEOUT_SECONDS,
+            verify=is_remote(url),
+            trust_env=is_remote(url),
         )
         data = response.raise_for_status().json()
     except (httpx2.HTTPError, httpx2.InvalidURL, ValueError):

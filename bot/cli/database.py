@@ -313,6 +313,3 @@ def _describe_result(result: "RestoreResult", *, has_witnesses: bool) -> list[st
 
 def _join_numbers(numbers: Sequence[int]) -> str:
     return ", ".join(map(str, numbers))
-
-
-COMMANDS = (db, back_up_database, restore_database)

@@ -203,20 +203,6 @@ def explain_break_glass(service: ServiceClient, *, number: int) -> None:
     exit_with_error(f"break-glass needs your second factor: open {run['page']}", REFUSED)
 
 
-COMMANDS = (
-    approve_run,
-    deny_run,
-    propose_values,
-    accept_proposal,
-    ask_question,
-    answer_question,
-    reassign_run,
-    withdraw_run,
-    review_run,
-    explain_break_glass,
-)
-
-
 def _build_form_address(run: Mapping[str, Any]) -> str:
     """Return the address of the form on the web with the values of a run."""
     from urllib.parse import urlencode

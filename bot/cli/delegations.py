@@ -168,6 +168,3 @@ def revoke_grant(environment: CommandEnvironment, *, number: int) -> None:
     with open_service(environment) as service:
         service.grants.revoke_grant(number, person="", source="cli")
     print_result({"id": number, "active": False}, [f"Revoked grant {number}."])
-
-
-COMMANDS = (delegation_commands, create_grant, grant_commands)

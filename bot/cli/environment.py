@@ -28,7 +28,8 @@ def read_settings() -> "Settings":
     """Return the settings; end with a message that names the setting that is wrong."""
     from pydantic import ValidationError
 
-    from bot.settings import Settings, export_library_variables
+    from bot.service_address import export_library_variables
+    from bot.settings import Settings
 
     try:
         # Before any client library is loaded: they read proxy and authorities at import.
@@ -48,7 +49,7 @@ def read_settings() -> "Settings":
 
 def read_server_settings() -> "Settings":
     """Return the settings; end with a message if others can read or write their file."""
-    from bot.settings import SETTINGS_FILE
+    from bot.service_address import SETTINGS_FILE
     from connectors.permissions import find_reader
 
     settings = read_settings()

@@ -108,14 +108,6 @@ def list_saved_views(service: ServiceClient) -> None:
     print_result(found, [_format_view(one) for one in found], empty_message="No saved views.")
 
 
-COMMANDS = (
-    list_changes,
-    list_pending_runs,
-    freeze_commands,
-    list_saved_views,
-)
-
-
 def _format_event(event: Mapping[str, Any]) -> str:
     place = (
         f"run {event['run']}" if event["run"] else f"#{event['entry']}" if event["entry"] else ""

@@ -84,6 +84,3 @@ def _format_host_details(host: Mapping[str, Any]) -> str:
         lines.append(f"  locked by run {lock['run']} since {format_time(lock['since'])}")
     lines += [f"  queued: run {run['run']}, {run['title']}" for run in host["queue"]]
     return "\n".join(lines)
-
-
-COMMANDS = (show_hosts, list_locks)

@@ -414,19 +414,6 @@ def print_completion(*, shell: str) -> None:
     click.echo(found(root, {}, "keyturn", "_KEYTURN_COMPLETE").source())
 
 
-COMMANDS = (
-    request_run,
-    plan_run,
-    submit_plan,
-    replan_run,
-    list_runs,
-    run_commands,
-    request_undo,
-    request_again,
-    print_completion,
-)
-
-
 def _post_request(
     service: ServiceClient, path: str, body: Mapping[str, Any], *, wait_seconds: float | None
 ) -> None:

@@ -2,13 +2,15 @@
 
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from typing import Any, NoReturn, cast
 
 import click
 from click import Command, Context, HelpFormatter, UsageError
+from click.exceptions import NoSuchCommand
 
+from bot.cli.command_table import SECTIONS, CommandEntry
 from bot.cli.context import (
     FAILED,
     INTERRUPTED,
@@ -18,30 +20,6 @@ from bot.cli.context import (
     exit_with_error,
 )
 
-# Every command of the core once, by subject.
-_SECTIONS: Mapping[str, Sequence[str]] = {
-    "Requests": (
-        *("request", "plan", "submit", "replan", "again"),
-        *("undo", "withdraw"),
-    ),
-    "Decisions": (
-        *("pending", "approve", "sign", "deny", "counter", "accept"),
-        *("question", "answer", "reassign"),
-    ),
-    "Runs": ("runs", "run", "changed", "views"),
-    "Runbooks": ("runbooks", "runbook"),
-    "Inventory and policy": ("hosts", "locks", "policy"),
-    "Schedules": ("freeze",),
-    "Emergency": ("stop", "resume", "break-glass", "review", "ban", "unban"),
-    "Access": ("sign-in", "delegate", "grant", "grants", "factors", "token"),
-    "Agents": ("agent",),
-    "Change log": ("changelog",),
-    "Backup and database": ("backup", "restore", "db"),
-    "Server": (
-        *("init", "inventory", "sudoers", "host-files", "signing-page", "manifest"),
-        *("doctor", "serve", "worker", "completion"),
-    ),
-}
 EXIT_STATUS_HELP = (
     "Exit status: 0 success, 1 failed, 2 invalid input, 3 not found, 4 refused, "
     "5 not ended yet, for example pending approval, 130 interrupted."
@@ -50,28 +28,16 @@ EXIT_STATUS_HELP = (
 ALIASES: Mapping[str, str] = {"ask": "request", "waiting": "pending", "hooks": "webhooks"}
 
 
-@dataclass(frozen=True)
-class AddedCommand:
-    """A command of a feature: in a section of `keyturn --help`, or in a group of the core."""
-
-    command: Command
-    section: str = ""
-    group: str = ""
-
-
 class CommandGroup(click.Group):
     """A group whose help lists each command with its whole first sentence."""
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:
-        self.write_section(formatter, "Commands", self.list_commands(ctx))
-
-    def write_section(self, formatter: HelpFormatter, title: str, names: Iterable[str]) -> None:
         shown = [
             (name, self.commands[name].get_short_help_str(limit=1000))
-            for name in names
+            for name in self.list_commands(ctx)
             if not self.commands[name].hidden
         ]
-        with formatter.section(title):
+        with formatter.section("Commands"):
             formatter.write_dl(shown)
 
 
@@ -85,22 +51,32 @@ def is_text(word: str) -> bool:
 
 
 class KeyturnCommand(CommandGroup):
-    """The command `keyturn`.
+    """The command `keyturn`. It imports a command when that is used, and lists it without.
 
-    sections: the names of its commands, by subject.
+    sections: its commands by subject, in the order of the help.
     """
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    def __init__(self, *args: Any, added: Sequence[CommandEntry] = (), **more: Any) -> None:
         super().__init__(*args, **more)
-        self.sections = {title: [*names] for title, names in _SECTIONS.items()}
+        self._added = added
+        self.sections = {
+            title: [*entries, *(one for one in added if one.section == title)]
+            for title, entries in SECTIONS.items()
+        }
+        self._entries = {one.name: one for each in self.sections.values() for one in each}
 
-    def add_feature(self, added: AddedCommand) -> None:
-        """Add a command of a feature."""
-        if added.group:
-            cast("click.Group", self.commands[added.group]).add_command(added.command)
-        else:
-            self.add_command(added.command)
-            self.sections[added.section].append(added.command.name or "")
+    def list_commands(self, ctx: Context) -> list[str]:  # noqa: ARG002 - as click calls it
+        return sorted(self._entries)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        """Import the command, and those that features add to it."""
+        if cmd_name in self._entries and cmd_name not in self.commands:
+            command = _import_command(self._entries[cmd_name])
+            for one in self._added:
+                if one.group == cmd_name:
+                    cast("click.Group", command).add_command(_import_command(one), one.name)
+            self.add_command(command, cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Accept `help`, `help COMMAND` and `help RUNBOOK`, as chat does."""
@@ -113,7 +89,7 @@ class KeyturnCommand(CommandGroup):
                 )
         if args[:1] == ["help"]:
             topic = args[1:]
-            is_runbook = topic and topic[0] not in {*self.commands, *ALIASES}
+            is_runbook = topic and topic[0] not in {*self._entries, *ALIASES}
             args = ["runbooks", *topic] if is_runbook else [*topic, "--help"]
         return super().parse_args(ctx, args)
 
@@ -133,11 +109,15 @@ class KeyturnCommand(CommandGroup):
                 command = shlex.join(word for word in args if not word.startswith("-"))
                 message = f"{args[0]!r} is a runbook. Request it with: keyturn request {command}"
                 raise UsageError(message, ctx) from error
+            # click would look for a similar name among the commands that are imported already.
+            if isinstance(error, NoSuchCommand):
+                raise NoSuchCommand(args[0], possibilities=self._entries, ctx=ctx) from error
             raise
 
     def format_commands(self, ctx: Context, formatter: HelpFormatter) -> None:  # noqa: ARG002 - as click calls it
-        for title, names in self.sections.items():
-            self.write_section(formatter, title, names)
+        for title, entries in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(one.name, one.summary) for one in entries])
 
     def invoke(self, ctx: Context) -> Any:
         """Run the command. Ctrl-C ends it with the status that shells expect."""
@@ -174,6 +154,11 @@ class KeyturnCommand(CommandGroup):
             sys.exit(FAILED)
         except KeyboardInterrupt:  # during shell completion
             sys.exit(INTERRUPTED)
+
+
+def _import_command(entry: CommandEntry) -> Command:
+    module, _, name = entry.target.partition(":")
+    return getattr(import_module(module), name)
 
 
 def exit_with_click_error(error: click.ClickException) -> NoReturn:

@@ -111,6 +111,3 @@ def create_sign_in_link(*, person: str) -> None:
             "KEYTURN_BASE_URL is not set, so this link may open on this machine only", err=True
         )
     print_result({"person": known.id, "link": link}, [link])
-
-
-COMMANDS = (list_runbooks, create_policy_directory, create_sign_in_link)

@@ -114,6 +114,3 @@ def unban_person(environment: CommandEnvironment, *, who: str, person: str, reas
         f"Their tokens stay revoked. For a new one: keyturn token new {who} --scope SCOPE",
     ]
     print_result({"person": who, "banned": False}, lines)
-
-
-COMMANDS = (stop_runs, resume_runs, ban_person, unban_person)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature, ServerContext, ServerPart
 from bot.features import (
     drift,
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from bot.api.deps import CollectMetrics
-    from bot.cli.sections import AddedCommand
     from bot.health import CheckWithPolicy
     from bot.queries.digest import BuildDigest, ListEnds
     from bot.slack.features import ChatFeatures
@@ -48,8 +48,8 @@ FEATURES: Sequence[Feature] = (
 )
 
 
-def load_commands() -> "Sequence[AddedCommand]":
-    return [command for one in FEATURES for command in one.load_commands()]
+def list_commands() -> Sequence[CommandEntry]:
+    return [command for one in FEATURES for command in one.commands]
 
 
 def load_pages() -> "Sequence[Pages]":

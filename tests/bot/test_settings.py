@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from bot.settings import Settings, export_library_variables, find_misspelt_settings
+from bot.service_address import export_library_variables, read_local_address
+from bot.settings import Settings, find_misspelt_settings
 
 BOT, APP = "KEYTURN_SLACK_BOT_TOKEN", "KEYTURN_SLACK_APP_TOKEN"
 OIDC, MAIL = "KEYTURN_OIDC_", "KEYTURN_MAIL_"
@@ -116,6 +117,30 @@ def test_library_variables_in_the_settings_file_are_exported(
     assert os.environ["SSL_CERT_FILE"] == os.environ["PATH_OF_OURS"] == "as it was"
     for name in wanted:
         monkeypatch.delenv(name)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"PORT": "9000"},
+        {"LISTEN": "0.0.0.0", "PORT": "80"},  # noqa: S104 - a setting
+        {"LISTEN": "::"},
+        {"LISTEN": "192.0.2.7"},
+        {"BASE_URL": "https://keyturn.example.com/", "LISTEN": "0.0.0.0"},  # noqa: S104 - as above
+    ],
+)
+def test_address_is_read_as_the_settings_read_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: dict[str, str]
+):
+    monkeypatch.chdir(tmp_path)
+    Path(".env").write_text("".join(f"KEYTURN_{name}={value}\n" for name, value in given.items()))
+    assert read_local_address() == Settings().here
+    monkeypatch.setenv("KEYTURN_PORT", "")
+    monkeypatch.setenv("keyturn_listen", "192.0.2.8")
+    assert read_local_address() == Settings().here
+    monkeypatch.setenv("KEYTURN_PORT", "none")
+    assert not read_local_address()
 
 
 def test_misspelt_settings_are_found_in_environment_and_settings_file(

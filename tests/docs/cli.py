@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import click
 
 from bot.__main__ import main
+from tests.cli_commands import load_commands
 from tests.docs.markdown import (
     escape_text,
     format_code,
@@ -23,8 +24,8 @@ Each command with its options and an example, generated from the commands by `ma
 _OWN_PAGE = "tree"
 _SECTIONS: Mapping[str, Sequence[str]] = {
     **{
-        title: [name for name in names if name != _OWN_PAGE]
-        for title, names in main.sections.items()
+        title: [one.name for one in entries if one.name != _OWN_PAGE]
+        for title, entries in main.sections.items()
     },
     "Redundancy": [_OWN_PAGE],
 }
@@ -61,7 +62,7 @@ def _build_index() -> str:
 
 
 def _list_client_options() -> list[tuple[str, str]]:
-    command = main.commands["runs"]
+    command = load_commands(main)["runs"]
     return [row for row in _list_options(command) if _is_client_option(row[0])]
 
 
@@ -78,14 +79,14 @@ def _build_page(title: str) -> str:
 
 def _list_commands(title: str) -> Iterator[tuple[str, click.Command]]:
     for name in _SECTIONS[title]:
-        yield from _walk(f"keyturn {name}", main.commands[name])
+        yield from _walk(f"keyturn {name}", load_commands(main)[name])
 
 
 def _walk(path: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     """Yield a command, or the commands of a group, with the words that call it."""
     if isinstance(command, click.Group):
         for name in command.list_commands(_create_context(command)):
-            yield from _walk(f"{path} {name}", command.commands[name])
+            yield from _walk(f"{path} {name}", load_commands(command)[name])
     elif not command.hidden:
         yield path, command
 

@@ -7,13 +7,13 @@ are the rows of the database, `details.py` is what people see, and `actions.py` 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
     from bot.api.deps import CollectMetrics
-    from bot.cli.sections import AddedCommand
     from bot.queries.digest import BuildDigest
     from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
@@ -32,13 +32,6 @@ def _load_hooks() -> "WorkflowHooks":
         read_value_facts=[read_value_facts],
         build_host_duties=[build_duties],
     )
-
-
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.drift.commands import drift_commands
-
-    return [AddedCommand(drift_commands, section="Runs")]
 
 
 def _load_pages() -> "Sequence[Pages]":
@@ -74,7 +67,14 @@ def _load_digest() -> "Sequence[BuildDigest]":
 FEATURE = Feature(
     "drift",
     load_hooks=_load_hooks,
-    load_commands=_load_commands,
+    commands=[
+        CommandEntry(
+            "drift",
+            "bot.features.drift.commands:drift_commands",
+            "Show what changed outside Keyturn since Keyturn set it, and decide what to do.",
+            section="Runs",
+        )
+    ],
     load_pages=_load_pages,
     load_routes=_load_routes,
     load_chat=_load_chat,

@@ -3,21 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from bot.cli.sections import AddedCommand
     from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
-
-
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.erasure.commands import request_erasure
-
-    return [AddedCommand(request_erasure, group="changelog")]
 
 
 def _load_pages() -> "Sequence[Pages]":
@@ -41,7 +34,14 @@ def _load_chat() -> "ChatFeatures":
 
 FEATURE = Feature(
     "erasure",
-    load_commands=_load_commands,
+    commands=[
+        CommandEntry(
+            "erase",
+            "bot.features.erasure.commands:request_erasure",
+            "Request the permanent erasure of the output of RUN.",
+            group="changelog",
+        )
+    ],
     load_pages=_load_pages,
     load_routes=_load_routes,
     load_chat=_load_chat,

@@ -3,20 +3,8 @@
 Needs the extra `keyturn[mcp]`; without it, a server has no such address.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature, ServerContext, ServerPart
-
-if TYPE_CHECKING:
-    from bot.cli.sections import AddedCommand
-
-
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.mcp.commands import bridge_mcp
-
-    return [AddedCommand(bridge_mcp, section="Agents")]
 
 
 def _build_server_part(context: ServerContext) -> ServerPart:
@@ -25,4 +13,15 @@ def _build_server_part(context: ServerContext) -> ServerPart:
     return build_server_part(context)
 
 
-FEATURE = Feature("mcp", load_commands=_load_commands, build_server_part=_build_server_part)
+FEATURE = Feature(
+    "mcp",
+    commands=[
+        CommandEntry(
+            "mcp",
+            "bot.features.mcp.commands:bridge_mcp",
+            "Connect a program that speaks MCP over standard input and output to /mcp.",
+            section="Agents",
+        )
+    ],
+    build_server_part=_build_server_part,
+)

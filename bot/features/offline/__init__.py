@@ -5,21 +5,13 @@ with instead of a service, `actions.py` what commands do, and `reader.py` what K
 hosts when it is back.
 """
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature
 
 if TYPE_CHECKING:
-    from bot.cli.sections import AddedCommand
     from bot.workflow.hooks import WorkflowHooks
-
-
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.offline.commands import offline_commands
-
-    return [AddedCommand(offline_commands, section="Emergency")]
 
 
 def _load_hooks() -> "WorkflowHooks":
@@ -29,4 +21,15 @@ def _load_hooks() -> "WorkflowHooks":
     return WorkflowHooks(build_host_duties=[build_duties])
 
 
-FEATURE = Feature("offline", load_commands=_load_commands, load_hooks=_load_hooks)
+FEATURE = Feature(
+    "offline",
+    commands=[
+        CommandEntry(
+            "offline",
+            "bot.features.offline.commands:offline_commands",
+            "Change an enrolled host while Keyturn is down, with two signatures.",
+            section="Emergency",
+        )
+    ],
+    load_hooks=_load_hooks,
+)

@@ -3,20 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from bot.cli.sections import AddedCommand
     from bot.web.pages import Pages
-
-
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.rebuild.commands import rebuild_host
-
-    return [AddedCommand(rebuild_host, section="Requests")]
 
 
 def _load_pages() -> "Sequence[Pages]":
@@ -32,5 +25,15 @@ def _load_routes() -> "Sequence[APIRouter]":
 
 
 FEATURE = Feature(
-    "rebuild", load_commands=_load_commands, load_pages=_load_pages, load_routes=_load_routes
+    "rebuild",
+    commands=[
+        CommandEntry(
+            "rebuild",
+            "bot.features.rebuild.commands:rebuild_host",
+            "Show what Keyturn has set on HOST, and what it does not know.",
+            section="Requests",
+        )
+    ],
+    load_pages=_load_pages,
+    load_routes=_load_routes,
 )

@@ -9,10 +9,10 @@ down, `guard.py` decides, and `claims.py` keeps the legs of a run until they sta
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature
 
 if TYPE_CHECKING:
-    from bot.cli.sections import AddedCommand
     from bot.health import CheckWithPolicy
     from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
@@ -41,13 +41,6 @@ def _load_hooks() -> "WorkflowHooks":
     )
 
 
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.redundancy.commands import tree_commands
-
-    return [AddedCommand(tree_commands, section="Inventory and policy")]
-
-
 def _load_pages() -> "Sequence[Pages]":
     from bot.features.redundancy.pages import PAGES
 
@@ -70,7 +63,14 @@ def _load_checks() -> "Sequence[CheckWithPolicy]":
 FEATURE = Feature(
     "redundancy",
     load_hooks=_load_hooks,
-    load_commands=_load_commands,
+    commands=[
+        CommandEntry(
+            "tree",
+            "bot.features.redundancy.commands:tree_commands",
+            "Show what must fail together before a service is down.",
+            section="Inventory and policy",
+        )
+    ],
     load_pages=_load_pages,
     load_chat=_load_chat,
     load_checks=_load_checks,

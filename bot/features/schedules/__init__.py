@@ -9,12 +9,12 @@ they do.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature, ServerContext, ServerPart
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from bot.cli.sections import AddedCommand
     from bot.health import CheckWithPolicy
     from bot.queries.digest import BuildDigest, ListEnds
     from bot.slack.features import ChatFeatures
@@ -27,13 +27,6 @@ def _load_hooks() -> "WorkflowHooks":
     from bot.workflow.hooks import ScheduleHooks, WorkflowHooks
 
     return WorkflowHooks(schedules=ScheduleHooks(start_schedule, get_founding_run))
-
-
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.schedules.commands import schedule_commands, show_calendar
-
-    return [AddedCommand(one, section="Schedules") for one in (schedule_commands, show_calendar)]
 
 
 def _load_pages() -> "Sequence[Pages]":
@@ -81,7 +74,20 @@ def _build_server_part(context: ServerContext) -> ServerPart:
 FEATURE = Feature(
     "schedules",
     load_hooks=_load_hooks,
-    load_commands=_load_commands,
+    commands=[
+        CommandEntry(
+            "schedule",
+            "bot.features.schedules.commands:schedule_commands",
+            "Manage schedules.",
+            section="Schedules",
+        ),
+        CommandEntry(
+            "calendar",
+            "bot.features.schedules.commands:show_calendar",
+            "List due times and freezes of the coming days.",
+            section="Schedules",
+        ),
+    ],
     load_pages=_load_pages,
     load_routes=_load_routes,
     load_chat=_load_chat,

@@ -3,24 +3,14 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature
 
 if TYPE_CHECKING:
     from fastapi import APIRouter
 
-    from bot.cli.sections import AddedCommand
     from bot.queries.digest import BuildDigest
     from bot.web.pages import Pages
-
-
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.wait_report.commands import replay_history, report_commands
-
-    return [
-        AddedCommand(report_commands, section="Inventory and policy"),
-        AddedCommand(replay_history, group="policy"),
-    ]
 
 
 def _load_pages() -> "Sequence[Pages]":
@@ -43,7 +33,20 @@ def _load_digest() -> "Sequence[BuildDigest]":
 
 FEATURE = Feature(
     "wait_report",
-    load_commands=_load_commands,
+    commands=[
+        CommandEntry(
+            "report",
+            "bot.features.wait_report.commands:report_commands",
+            "Show reports on the use of Keyturn.",
+            section="Inventory and policy",
+        ),
+        CommandEntry(
+            "replay",
+            "bot.features.wait_report.commands:replay_history",
+            "Evaluate past requests by the policy in NEW_DIR, and show what would differ.",
+            group="policy",
+        ),
+    ],
     load_pages=_load_pages,
     load_routes=_load_routes,
     load_digest=_load_digest,

@@ -4,20 +4,8 @@
 formats of `formats.py`, and `server.py` sends what subscriptions want.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature, ServerContext, ServerPart
-
-if TYPE_CHECKING:
-    from bot.cli.sections import AddedCommand
-
-
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.webhooks.commands import show_webhooks
-
-    return [AddedCommand(show_webhooks, section="Access")]
 
 
 def _build_server_part(context: ServerContext) -> ServerPart:
@@ -26,4 +14,15 @@ def _build_server_part(context: ServerContext) -> ServerPart:
     return build_server_part(context)
 
 
-FEATURE = Feature("webhooks", load_commands=_load_commands, build_server_part=_build_server_part)
+FEATURE = Feature(
+    "webhooks",
+    commands=[
+        CommandEntry(
+            "webhooks",
+            "bot.features.webhooks.commands:show_webhooks",
+            "Show incoming and outgoing webhooks, and how to set them up.",
+            section="Access",
+        )
+    ],
+    build_server_part=_build_server_part,
+)

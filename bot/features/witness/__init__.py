@@ -4,20 +4,17 @@ It speaks https://c2sp.org/tlog-witness, so it also cosigns other logs, and othe
 ours. `state.py` is what it remembers, `server.py` its two addresses.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
+from bot.cli.command_table import CommandEntry
 from bot.feature import Feature
 
-if TYPE_CHECKING:
-    from bot.cli.sections import AddedCommand
-
-
-def _load_commands() -> "Sequence[AddedCommand]":
-    from bot.cli.sections import AddedCommand
-    from bot.features.witness.commands import run_witness
-
-    return [AddedCommand(run_witness, section="Change log")]
-
-
-FEATURE = Feature("witness", load_commands=_load_commands)
+FEATURE = Feature(
+    "witness",
+    commands=[
+        CommandEntry(
+            "witness",
+            "bot.features.witness.commands:run_witness",
+            "Cosign change logs on another machine, until interrupted.",
+            section="Change log",
+        )
+    ],
+)

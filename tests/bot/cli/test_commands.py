@@ -7,6 +7,7 @@ import click
 from bot.__main__ import main
 from bot.audit import events
 from tests.bot.features.tables import collect
+from tests.cli_commands import load_commands
 
 READ_ONLY = "looks"
 # Through the service, with a token: what holds for its owner holds there.
@@ -133,7 +134,7 @@ def _leaves(
     if not isinstance(command, click.Group):
         yield words, command
         return
-    for name, inner in command.commands.items():
+    for name, inner in load_commands(command).items():
         yield from _leaves(inner, *words, name)
 
 
@@ -159,7 +160,7 @@ def test_command_missing_from_the_table_is_detected():
     def other() -> None:
         """Hold what is there, and one more."""
 
-    for name, command in main.commands.items():
+    for name, command in load_commands(main).items():
         other.add_command(command, name)
     other.add_command(click.Command("open-sesame"))
     assert set(list_command_names(other)) - set(COMMANDS) == {"open-sesame"}

@@ -22,6 +22,8 @@ import pytest
 from click.testing import CliRunner
 
 from bot.__main__ import main
+from bot.features import list_commands
+from tests.cli_commands import load_commands
 from tests.cli_process import begin
 
 BIN = Path(sys.executable).parent
@@ -96,14 +98,56 @@ def a_terminal(*words: str, output: int | None = None, **environment: str) -> Ge
 
 
 def test_help_lists_every_command_in_one_section():
-    listed = Counter(name for names in main.sections.values() for name in names)
-    assert listed == Counter(list(main.commands))
+    listed = Counter(one.name for entries in main.sections.values() for one in entries)
+    assert listed == Counter(list(load_commands(main)))
+
+
+def test_help_lists_each_command_as_the_command_describes_itself():
+    commands = load_commands(main)
+    for entry in [one for entries in main.sections.values() for one in entries]:
+        command = commands[entry.name]
+        assert (entry.name, entry.summary) == (command.name, command.get_short_help_str(1000))
+        assert not command.hidden
+    for entry in list_commands():
+        if entry.group:
+            group = commands[entry.group]
+            assert isinstance(group, click.Group)
+            added = load_commands(group)[entry.name]
+            assert entry.summary == added.get_short_help_str(1000)
+
+
+_SLOW = {
+    *("sqlalchemy", "pydantic", "fastapi", "starlette", "slack_bolt", "slack_sdk", "paramiko"),
+    *("cedarpy", "nacl", "cryptography", "jinja2", "ruamel", "runbooks"),
+}
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["runs"], ["run", "--help"]])
+def test_command_imports_only_what_it_needs(tmp_path: Path, words: list[str]):
+    program = (
+        "import sys\nfrom bot.__main__ import main\n"
+        "try:\n    main(sys.argv[1:])\nfinally:\n    print(*sys.modules, file=sys.stderr)"
+    )
+    # A port that no service listens on.
+    environment = {**os.environ, "KEYTURN_TOKEN": "kt_none", "KEYTURN_PORT": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", program, *words],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == (words == ["runs"]), result.stderr
+    modules = result.stderr.splitlines()[-1].split()
+    assert "bot.cli.sections" in modules
+    assert _SLOW.isdisjoint(name.partition(".")[0] for name in modules)
 
 
 def every(command: click.Command, *words: str) -> Iterator[tuple[str, ...]]:
     yield words
     if isinstance(command, click.Group):
-        for name, inner in command.commands.items():
+        for name, inner in load_commands(command).items():
             yield from every(inner, *words, name)
 
 

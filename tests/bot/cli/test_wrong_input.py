@@ -15,6 +15,7 @@ from bot.__main__ import main
 from bot.cli.context import ACTING_PERSON_ADVICE
 from bot.model.signing import load_signing_key
 from tests.bot.features.tables import collect
+from tests.cli_commands import load_commands
 from tests.empty_database import create_empty_database
 from tests.policies import write_policy
 
@@ -28,7 +29,7 @@ _ENDLESS = {("serve",), ("worker",), ("mcp",)}
 def _list_commands(
     group: click.Group, above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in sorted(group.commands.items()):
+    for name, command in sorted(load_commands(group).items()):
         if isinstance(command, click.Group):
             yield from _list_commands(command, (*above, name))
         elif (*above, name) not in _ENDLESS:
