@@ -97,12 +97,17 @@ def make_backup(
     part = file.with_name(f"{file.name}.part")
     part.unlink(missing_ok=True)
     part.touch(mode=0o600)
+    if database.embedded:
+        with stages("saving", lambda: copy_database.count_pages(database)) as report:
+            copy_database.copy_pages(database, part, report)
     copy = database.open_copy(f"sqlite:///{part.absolute()}")
     try:
         migrations.upgrade_schema(copy)
         with copy.transaction(seconds=copy_database.SECONDS) as tx:
-            with stages("saving", lambda: copy_database.count_rows(database)) as report:
-                rows = copy_database.copy_rows(database, tx, report)
+            if not database.embedded:
+                with stages("saving", lambda: copy_database.count_rows(database)) as report:
+                    copy_database.copy_rows(database, tx, report)
+            rows = copy_database.count_rows_in(tx)
             label = BackupLabel(
                 tx.now, version("keyturn"), rows, verification.create_checkpoint(tx)
             )

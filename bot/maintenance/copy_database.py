@@ -1,19 +1,24 @@
 """Copy an installation to another database, with its change log intact."""
 
+import sqlite3
 from collections.abc import Generator
 from contextlib import closing
 from dataclasses import dataclass
 from getpass import getuser
 from itertools import islice
+from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Table, func, insert, inspect, select, text
 
 from bot.audit import change_log, events, verification
 from bot.db import migrations, tables
-from bot.db.database import Database, Transaction
+from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.progress import BeginStage, ReportProgress, begin_silent_stage, ignore_progress
 
 _BATCH_SIZE = 2_000
+# Of a SQLite file, 40 MB.
+PAGES = 10_000
 # Time limit of a transaction that copies a whole database.
 SECONDS = 3600.0
 # Prefixes of the tables of libraries and of SQLite.
@@ -38,7 +43,11 @@ def list_tables() -> list[Table]:
 def count_rows(source: Database) -> int:
     """Return the number of rows to copy, for the progress."""
     with source.reading() as tx:
-        return sum(_count(tx, table) for table in list_tables())
+        return count_rows_in(tx)
+
+
+def count_rows_in(tx: Transaction) -> int:
+    return sum(_count(tx, table) for table in list_tables())
 
 
 def copy_rows(source: Database, tx: Transaction, report: ReportProgress = ignore_progress) -> int:
@@ -60,6 +69,39 @@ def copy_rows(source: Database, tx: Transaction, report: ReportProgress = ignore
             if highest:
                 set_next_number(tx, table.name, highest + 1)
     return copied
+
+
+def copy_pages(source: Database, file: Path, report: ReportProgress = ignore_progress) -> None:
+    """Copy a SQLite database to *file* by SQLite's own backup, at one point in time.
+
+    Other connections may write meanwhile: it copies what the transaction around it sees. Raises
+    CopyError and StoreUnavailable.
+    """
+    _check_no_foreign_tables(source)
+    with source.reading() as tx, closing(sqlite3.connect(file)) as target:
+        # The first statement fixes the state that the transaction sees.
+        left = _count_pages(tx)
+
+        def report_pages(_status: int, remaining: int, _total: int) -> None:
+            nonlocal left
+            left, copied = remaining, left - remaining
+            report(copied)
+
+        driver: Any = tx.sql.connection.driver_connection
+        try:
+            driver.backup(target, pages=PAGES, progress=report_pages)
+        except sqlite3.Error as error:
+            raise StoreUnavailable(f"the database cannot be copied: {error}") from error
+
+
+def count_pages(source: Database) -> int:
+    """Return the number of pages to copy, for the progress."""
+    with source.reading() as tx:
+        return _count_pages(tx)
+
+
+def _count_pages(tx: Transaction) -> int:
+    return tx.sql.execute(text("PRAGMA page_count")).scalar_one()
 
 
 def set_next_number(tx: Transaction, table: str, number: int) -> None:

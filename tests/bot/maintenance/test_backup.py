@@ -4,7 +4,8 @@ import json
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from bot.maintenance import backup, copy_database
 from bot.maintenance.backup import InvalidBackupError
 from bot.maintenance.copy_database import CopyError
 from bot.maintenance.restore import RestoreResult, restore_backup
+from bot.model.progress import BeginStage
 from bot.model.run import State
 from bot.model.signing import KeyFileError, SigningKey
 from bot.service import KeyturnService
@@ -253,6 +255,61 @@ def test_restore_ends_all_sessions(busy: Harness, empty: Database, tmp_path: Pat
     restore_file(tmp_path / "today.backup", empty)
     with empty.transaction() as tx:
         assert sessions.find_session(tx, token) is None
+
+
+def count_stages(on_page: Callable[[], None]) -> BeginStage:
+    """Return stages that call this after each page that is saved."""
+
+    @contextmanager
+    def begin(name: str, _total: Callable[[], int]) -> Generator[Callable[[int], None]]:
+        yield lambda _more: on_page() if name == "saving" else None
+
+    return begin
+
+
+@on_sqlite
+def test_backup_is_of_one_point_in_time_while_others_write(
+    busy: Harness, empty: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(copy_database, "PAGES", 1)
+    before = changelog_head(busy.database)
+    rows = copy_database.count_rows(busy.database)
+    written: list[int] = []
+
+    def write() -> None:
+        if len(written) < 20:
+            written.append(busy.request(LAMP).id)
+
+    label, verdict = backup.make_backup(
+        busy.database, tmp_path / "today.backup", count_stages(write)
+    )
+    assert len(written) == 20
+    assert (verdict.broken, label.point.size, label.point.root) == (None, *before)
+    assert label.rows - rows in {0, 1}  # the checkpoint that the label repeats
+    assert restore_file(tmp_path / "today.backup", empty).label == label
+
+
+@on_sqlite
+def test_backup_that_breaks_off_leaves_nothing_that_looks_finished(
+    busy: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(copy_database, "PAGES", 1)
+    file, pages = tmp_path / "today.backup", iter(range(7))
+
+    def break_off() -> None:
+        if next(pages, None) is None:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        backup.make_backup(busy.database, file, count_stages(break_off))
+    assert not file.exists()
+    part = Database(f"sqlite:///{file}.part")
+    with pytest.raises(InvalidBackupError):
+        backup.read_label(part)
+    part.close()
+    # What is left is replaced by the next.
+    assert backup.make_backup(busy.database, file)[1].broken is None
+    assert [one.name for one in tmp_path.glob("today*")] == ["today.backup"]
 
 
 @on_sqlite
