@@ -61,6 +61,8 @@ class Settings(BaseSettings):
     time_stamps: an authority (RFC 3161) that stamps the newest checkpoint each hour, and the PEM
     file with the certificates that its stamps lead to.
     syslog: a log server for checkpoints: udp://host[:port], tcp://host[:port] or unix:///dev/log.
+    collector…: an HTTP address that receives the change log as JSON lines, its token, and the
+    format: json, or ocsf.
     mail_…: notices by e-mail, enabled by a server, host[:port]: the sender's address, the
     encryption, and a user with the file of the password.
     migrations: the address of the database with a role that may change the schema, if the role
@@ -108,6 +110,9 @@ class Settings(BaseSettings):
     time_stamps: str = ""
     time_stamps_ca: Path | None = None
     syslog: str = ""
+    collector: str = ""
+    collector_token: SecretStr = SecretStr("")
+    collector_format: Literal["json", "ocsf"] = "json"
     mail_server: str = ""
     mail_from: str = ""
     mail_encryption: Literal["starttls", "tls", "off"] = "starttls"
@@ -222,6 +227,16 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _check_collector(self) -> "Settings":
+        if self.collector and urlsplit(self.collector).scheme not in {"http", "https"}:
+            raise ValueError(
+                "KEYTURN_COLLECTOR must be an address such as https://siem.example.com:8088/"
+            )
+        if self.collector_token.get_secret_value() and not self.collector:
+            raise ValueError("KEYTURN_COLLECTOR_TOKEN needs KEYTURN_COLLECTOR: set it too")
+        return self
+
+    @model_validator(mode="after")
     def _check_distributed_database(self) -> "Settings":
         if self.engine == "distributed" and not self.database.startswith("postgresql"):
             raise ValueError(
@@ -258,6 +273,8 @@ class Settings(BaseSettings):
     def secrets(self) -> list[str]:
         """The secrets, which must never be recorded, shown or logged."""
         kept = [value.get_secret_value() for _, value in self if isinstance(value, SecretStr)]
+        # Of a token with its scheme, the scheme is none.
+        kept.append(self.collector_token.get_secret_value().rpartition(" ")[2])
         addresses = [self.database, self.migrations.get_secret_value()]
         passwords = [urlsplit(address).password or "" for address in addresses]
         return [*kept, *passwords, *map(unquote, passwords)]

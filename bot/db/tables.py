@@ -587,6 +587,9 @@ subscription = Table(
     metadata,
     Column("name", String(64), primary_key=True),
     Column("seq", BigInteger, nullable=False),
+    # Of the collector: when the next attempt may be made, and why the last one failed.
+    Column("next_attempt_at", BigInteger, nullable=False, default=0),
+    Column("error", String(300), nullable=False, default=""),
 )
 
 # Entries that are still to be sent to a subscription. failed_at: when the last retry failed.

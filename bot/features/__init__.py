@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from bot.cli.command_table import CommandEntry
 from bot.feature import Feature, ServerContext, ServerPart
 from bot.features import (
+    collector,
     drift,
     erasure,
     mcp,
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from bot.workflow.hooks import WorkflowHooks
 
 FEATURES: Sequence[Feature] = (
+    collector.FEATURE,
     drift.FEATURE,
     erasure.FEATURE,
     mcp.FEATURE,

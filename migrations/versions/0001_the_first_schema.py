@@ -437,6 +437,8 @@ def upgrade() -> None:
     op.create_table('subscription',
     sa.Column('name', sa.String(length=64), nullable=False),
     sa.Column('seq', sa.BigInteger(), nullable=False),
+    sa.Column('next_attempt_at', sa.BigInteger(), nullable=False),
+    sa.Column('error', sa.String(length=300), nullable=False),
     sa.PrimaryKeyConstraint('name', name=op.f('pk_subscription'))
     )
     op.create_table('delivery',
