@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -14,6 +15,7 @@ from bot.cli.environment import (
 )
 from bot.cli.options import json_option
 from bot.features import load_checks
+from bot.slack.aliases import ALIASES
 
 
 @click.command()
@@ -81,7 +83,19 @@ def doctor() -> None:
     metavar="ADDRESS",
     help="Use HTTP instead of Socket Mode: your https:// address.",
 )
-def manifest(*, http: str) -> None:
+@click.option(
+    "--find-lost",
+    is_flag=True,
+    help="Let Keyturn search its channels for a card whose response was lost.",
+)
+@click.option(
+    "--command",
+    "commands",
+    multiple=True,
+    type=click.Choice(sorted(ALIASES)),
+    help="Add a slash command for a frequent task. Repeat for several.",
+)
+def manifest(*, http: str, find_lost: bool, commands: Sequence[str]) -> None:
     """Print the Slack app manifest, for Socket Mode or HTTP.
 
     With KEYTURN_BASE_URL, links to runs show the run in Slack.
@@ -91,4 +105,6 @@ def manifest(*, http: str) -> None:
     from bot.slack.manifest import format_manifest
 
     with exit_on_errors():
-        click.echo(format_manifest(http, read_settings().base_url), nl=False)
+        base_url = read_settings().base_url
+        text = format_manifest(http, base_url, find_lost=find_lost, commands=commands)
+        click.echo(text, nl=False)

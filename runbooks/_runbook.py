@@ -60,6 +60,8 @@ class Runbook(BaseModel, Generic[State]):
     """The slash command, such as `abusers clear`. It identifies the runbook."""
     example: ClassVar[str] = ""
     """Values that help shows after the words."""
+    also_called: ClassVar[Sequence[str]] = ()
+    """Other words for it, such as `unban`, by which plain requests and searches find it."""
     undo: ClassVar[str] = ""
     """What the undo of a change does, in a few words; "" if it cannot be undone."""
     minutes: ClassVar[int] = 1
@@ -75,12 +77,14 @@ class Runbook(BaseModel, Generic[State]):
         *,
         words: str = "",
         example: str = "",
+        also_called: Sequence[str] = (),
         undo: str = "",
         minutes: int | None = None,
         sets: str = "",
         **kwargs: Any,
     ) -> None:
         super().__init_subclass__(**kwargs)
+        cls.also_called = tuple(also_called)
         if minutes is not None:
             cls.minutes = minutes
         cls.words, cls.example, cls.undo, cls.sets = words, example, undo, sets

@@ -41,6 +41,7 @@ class Abuser:
 class ClearAbuser(
     Change[Abuser],
     words="abusers clear",
+    also_called=("unban", "release", "unblock client"),
     example="lb1 203.0.113.9",
     undo="restores the entry",
 ):

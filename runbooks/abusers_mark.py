@@ -23,6 +23,7 @@ class ClientEntry:
 class MarkAbuser(
     Change[ClientEntry],
     words="abusers mark",
+    also_called=("ban", "block client"),
     example="lb1 203.0.113.9",
     undo="removes the mark",
 ):

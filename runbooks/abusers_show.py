@@ -38,6 +38,7 @@ class AbuserList:
 class ShowAbusers(
     Check[AbuserList],
     words="abusers show",
+    also_called=("blocked clients", "who is blocked"),
     example="lb1",
     columns=("Client", "Time left", "If unblocked", "Counters", "Other tables"),
 ):

@@ -43,6 +43,7 @@ class _ChangeAgent(Change[AgentList]):
 class BlockAgent(
     _ChangeAgent,
     words="agents block",
+    also_called=("ban bot",),
     example="web1 EvilBot/2",
     undo="unblocks the agent",
     sets="agent {server} {agent}",

@@ -18,6 +18,7 @@ _MOST_PIDS = 5
 class AllocatorCheck(
     Check[tuple[Process, ...]],
     words="allocator check",
+    also_called=("memory leak",),
     example="db1 mysqld",
     columns=("processes", "pids", "malloc", "memory of each", "settings"),
 ):

@@ -99,7 +99,9 @@ class PowerOff(_ControlPower, words="bmc power off", example="nas1"):
         return self.make_plan(state, "shutdown", f"Shut {self.host} down", undo, "off")
 
 
-class PowerCycle(_ControlPower, words="bmc power cycle", example="nas1"):
+class PowerCycle(
+    _ControlPower, words="bmc power cycle", also_called=("reboot", "hard reset"), example="nas1"
+):
     """Cut the power of a server by its BMC, and power it on again."""
 
     def takes_down(self) -> Sequence[Leg]:

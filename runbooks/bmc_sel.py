@@ -22,6 +22,7 @@ class BmcLog:
 class ShowBmcEvents(
     Check[BmcLog],
     words="bmc sel",
+    also_called=("hardware errors",),
     example="nas1",
     columns=("Time", "Severity", "Event"),
 ):

@@ -18,7 +18,11 @@ class BmcState:
 
 
 class ShowBmc(
-    Check[BmcState], words="bmc show", example="nas1", columns=("What", "Value", "Health")
+    Check[BmcState],
+    words="bmc show",
+    also_called=("temperature", "fan", "sensors", "ipmi"),
+    example="nas1",
+    columns=("What", "Value", "Health"),
 ):
     """Show a server's power, health and sensors, as its BMC reports them."""
 

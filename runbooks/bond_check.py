@@ -91,6 +91,7 @@ class BondState:
 class BondCheck(
     Check[BondState],
     words="bond check",
+    also_called=("lacp", "link aggregation"),
     example="nas1 bond0",
     columns=("Member", "Link", "Mbit/s", "Duplex", "Failures", "LACP", "Errors", "Driver"),
 ):

@@ -35,6 +35,7 @@ class BotTraffic:
 class BotsTop(
     Check[BotTraffic],
     words="bots top",
+    also_called=("crawlers", "traffic spike", "attack"),
     example="web1 3",
     columns=("address", "requests", "busiest hour", "503", "identity", "agent"),
 ):

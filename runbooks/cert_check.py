@@ -31,6 +31,7 @@ class ShownCertificate:
 class CertCheck(
     Check[tuple[ShownCertificate, ...]],
     words="cert check",
+    also_called=("ssl expiry",),
     example="web1 443 server_name=www.example.com",
     columns=("address", "subject", "issuer", "expires", "names"),
 ):

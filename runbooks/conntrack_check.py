@@ -9,7 +9,12 @@ _NEARLY_FULL = 0.8
 _LONG_CHAINS = 8
 
 
-class ConntrackCheck(Check[Conntrack], words="conntrack check", example="lb1"):
+class ConntrackCheck(
+    Check[Conntrack],
+    words="conntrack check",
+    also_called=("connection table full",),
+    example="lb1",
+):
     """Check how close a host is to the limit of connections that its firewall tracks."""
 
     host: Host

@@ -6,6 +6,7 @@ from runbooks._csf import ChangeOfAddress, CsfAddress
 class AllowAddress(
     ChangeOfAddress,
     words="csf allow",
+    also_called=("whitelist",),
     example="web1 198.51.100.7",
     undo="removes the entry from csf.allow",
     sets="csf {address}",

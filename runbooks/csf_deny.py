@@ -9,6 +9,7 @@ from runbooks._csf import ChangeOfAddress, CsfAddress
 class DenyAddress(
     ChangeOfAddress,
     words="csf deny",
+    also_called=("ban", "blacklist"),
     example="web1 203.0.113.9",
     undo="removes the entry from csf.deny",
     sets="csf {address}",

@@ -9,6 +9,7 @@ from runbooks import Address, Check, Host, Report, Table, make_host_field
 class FindInCsf(
     Check[Sequence[CsfMatch]],
     words="csf find",
+    also_called=("firewall",),
     example="web1 198.51.100.7",
     verifies_tag=True,
     columns=("Place", "Entry"),

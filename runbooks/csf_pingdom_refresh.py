@@ -30,6 +30,7 @@ class ProbeState:
 class RefreshPingdom(
     Change[ProbeState],
     words="csf pingdom refresh",
+    also_called=("pingdom down",),
     example="web1",
     undo="restores the previous list",
 ):

@@ -8,6 +8,7 @@ from runbooks._csf import ChangeOfAddress, CsfAddress
 class UnblockAddress(
     ChangeOfAddress,
     words="csf unblock",
+    also_called=("unban",),
     example="web1 203.0.113.9",
     undo="blocks the address again",
     sets="csf {address}",

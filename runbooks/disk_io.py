@@ -15,6 +15,7 @@ _MISSING = "iostat lists no device, as in a container: measure on the host that 
 class DiskTraffic(
     Check[Sequence[DiskUse]],
     words="disk io",
+    also_called=("iostat", "slow disk", "latency"),
     example="nas1 10",
     columns=("Device", "Busy", "Reads/s", "Writes/s", "KiB/s", "Request", "Pattern", "Wait"),
 ):

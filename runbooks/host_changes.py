@@ -36,6 +36,7 @@ class HostHistory:
 class HostChanges(
     Check[HostHistory],
     words="host changes",
+    also_called=("who changed", "who logged in", "history", "audit"),
     example="web1 2026-03-01T08:00Z 2026-03-01T09:30Z",
     columns=("time (UTC)", "kind", "who", "event"),
 ):

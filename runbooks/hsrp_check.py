@@ -31,6 +31,7 @@ _MISSING = (
 class HsrpCheck(
     Check[PairReading],
     words="hsrp check",
+    also_called=("failover",),
     example="r1 r2",
     verifies_tag=True,
     columns=("Router", "Interface", "Group", "Address", "State", "Priority", "Tracks"),

@@ -16,6 +16,7 @@ _ROWS = 10
 class MailQueueCheck(
     Check[MailQueue],
     words="mail queue check",
+    also_called=("spam", "mail stuck"),
     example="mail1",
     columns=("sent by", "messages", "recipients"),
 ):

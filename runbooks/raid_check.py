@@ -47,6 +47,7 @@ class RaidState:
 class CheckRaid(
     Check[RaidState],
     words="raid check",
+    also_called=("smart", "broken disk", "disk failure"),
     example="nas1",
     columns=("Array or disk", "Level", "Layout", "Members", "State", "Progress", "Mismatches"),
 ):

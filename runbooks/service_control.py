@@ -94,7 +94,9 @@ class StartService(
             yield "It does not start at the next boot: that needs `systemctl enable`."
 
 
-class RestartService(_ChangeServiceSince, words="service restart", example="web1 nginx"):
+class RestartService(
+    _ChangeServiceSince, words="service restart", also_called=("bounce",), example="web1 nginx"
+):
     """Restart a service, unless it has started since the request."""
 
     def takes_down(self) -> Sequence[Leg]:

@@ -29,6 +29,7 @@ class ServiceReading:
 class ServiceStatus(
     Check[ServiceReading],
     words="service status",
+    also_called=("is running", "down", "crashed"),
     example="web1 nginx",
     columns=("property", "value"),
     rows=(

@@ -32,6 +32,7 @@ class ShapingState:
 class SetShaping(
     Change[ShapingState],
     words="shaping set",
+    also_called=("bandwidth limit", "throttle"),
     example="web1 eth0 down=20000 up=10000 peer=198.51.100.7",
     undo="restores the previous limits, on probation",
     sets="shaping {interface}",

@@ -11,7 +11,12 @@ _HOUR, _DAY = 3600, 86400
 _LONG = 400 * _DAY
 
 
-class UptimeCheck(Check[Uptime], words="uptime check", example="web1"):
+class UptimeCheck(
+    Check[Uptime],
+    words="uptime check",
+    also_called=("load", "slow host", "pending reboot"),
+    example="web1",
+):
     """Check how long a host has been up, its load, and whether it needs a reboot."""
 
     host: Host

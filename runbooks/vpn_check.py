@@ -33,6 +33,7 @@ class VpnState:
 class CheckVpn(
     Check[VpnState],
     words="vpn check",
+    also_called=("tunnel down",),
     example="vpn1",
     verifies_tag=True,
     columns=("VPN", "Peer", "Inside", "State", "Since", "Received", "Sent"),

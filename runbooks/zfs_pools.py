@@ -25,6 +25,7 @@ class PoolState:
 class ListPools(
     Check[PoolState],
     words="zfs pools",
+    also_called=("disk space", "zpool status", "degraded"),
     example="nas1",
     verifies_tag=True,
     columns=("Pool", "State", "Size", "Allocated", "Full", "Last scan", "Lost data"),

@@ -135,7 +135,13 @@ class _Scrub(Change[ScrubState]):
         )
 
 
-class StartScrub(_Scrub, words="zfs scrub start", example="nas1 tank", undo="stops the scrub"):
+class StartScrub(
+    _Scrub,
+    words="zfs scrub start",
+    also_called=("scrub",),
+    example="nas1 tank",
+    undo="stops the scrub",
+):
     """Start a scrub, which reads all data of a ZFS pool and repairs damage."""
 
     max_load: Annotated[

@@ -18,6 +18,7 @@ class ScrubHistory:
 class ScrubStatus(
     Check[ScrubHistory],
     words="zfs scrub status",
+    also_called=("scrub progress", "scrub done"),
     example="nas1 tank",
     columns=("Device", "State", "Read", "Write", "Checksum", "Note"),
 ):

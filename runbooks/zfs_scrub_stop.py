@@ -60,6 +60,7 @@ class PauseScrub(_EndScrub, words="zfs scrub pause", example="nas1 tank", undo="
 class StopScrub(
     _EndScrub,
     words="zfs scrub stop",
+    also_called=("cancel scrub",),
     example="nas1 tank",
     undo="starts it again from the beginning",
 ):

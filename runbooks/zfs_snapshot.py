@@ -12,6 +12,7 @@ from runbooks import Change, DatasetName, Host, Plan, Step, make_host_field
 class TakeSnapshot(
     Change[Snapshots],
     words="zfs snapshot",
+    also_called=("backup dataset",),
     example="nas1 tank/home before-upgrade",
     undo="destroys that snapshot",
 ):

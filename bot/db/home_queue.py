@@ -26,12 +26,17 @@ class Home:
     due: int
 
 
-def open_home(tx: Transaction, user: str, person: str) -> None:
-    """Record that a person opened their Home tab, and have it rendered."""
+def open_home(tx: Transaction, user: str, person: str) -> bool:
+    """Record that a person opened the app, and have their Home tab rendered.
+
+    Return whether it is the first time.
+    """
     tx.after_commit(tx.wake_outbox)
     values = {"person": person, "opened_at": tx.now, "due_at": tx.now}
-    if not tx.insert_once(tables.slack_home, user=user, rendered_at=0, digest="", **values):
+    is_first = tx.insert_once(tables.slack_home, user=user, rendered_at=0, digest="", **values)
+    if not is_first:
         tx.sql.execute(update(tables.slack_home).where(_HOME.user == user).values(**values))
+    return is_first
 
 
 def mark_homes_due(tx: Transaction, users: Collection[str]) -> None:

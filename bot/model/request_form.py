@@ -77,6 +77,10 @@ class RequestSyntaxError(DomainError):
     code, status = "invalid-syntax", 422
 
 
+class UnknownRunbookError(RequestSyntaxError):
+    """No runbook has these words."""
+
+
 class InvalidValuesError(RequestSyntaxError):
     """Some values are not valid.
 
@@ -155,6 +159,22 @@ def split_words(text: str) -> list[str]:
         raise RequestSyntaxError("a quotation mark is not closed") from None
 
 
+# Around words of a sentence, a list or a format.
+_PUNCTUATION = ".,;:!?()[]{}*_~`'\"…"
+
+
+def clean_word(word: str) -> str:
+    """Return a word without the punctuation around it."""
+    return word.strip(_PUNCTUATION).removesuffix("'s")
+
+
+def clean_words(words: Sequence[str], hosts: Collection[str]) -> list[str]:
+    """Return words without punctuation at their end, and names of hosts in lower case."""
+    ended = [word.rstrip(".,;:!?") for word in words]
+    lower = [word.lower() if word.lower() in hosts else word for word in ended]
+    return [word for word in lower if word]
+
+
 def find_runbook(words: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]:
     """Return the runbook that the first words name, and the remaining words."""
     for length in range(len(words), 0, -1):
@@ -170,7 +190,7 @@ def find_runbook(words: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]
                 f"{pending} is not enabled: two people review its files and run `keyturn runbook "
                 f"enable {pending}`, and then Keyturn is restarted."
             )
-    raise RequestSyntaxError(_suggest_runbooks(words))
+    raise UnknownRunbookError(_suggest_runbooks(words))
 
 
 def parse_request(runbook: type[AnyRunbook], words: Sequence[str]) -> AnyRunbook:
@@ -203,6 +223,15 @@ def assign_words(runbook: type[AnyRunbook], words: Sequence[str]) -> dict[str, s
             f"Usage: {format_usage(runbook)}"
         )
     return named | dict(zip(unnamed, positional, strict=False))
+
+
+def get_valid_values(runbook: type[AnyRunbook], words: Sequence[str]) -> dict[str, str]:
+    """Return the typed values that are valid, by field. Raises RequestSyntaxError."""
+    return {
+        name: value
+        for name, value in assign_words(runbook, words).items()
+        if is_value_valid(runbook, name, value)
+    }
 
 
 def parse_values(runbook: type[AnyRunbook], values: Mapping[str, str]) -> AnyRunbook:

@@ -12,7 +12,7 @@ from bot.model.request_form import FormField
 from bot.policy import Policy, PolicyRequest, PolicySource
 from connectors.command import QueryRunner
 from connectors.errors import HostError
-from runbooks import AnyRunbook, Refused, load_catalogue
+from runbooks import AnyRunbook, Refused
 from runbooks._catalogue import get_kind
 from runbooks._lists import LISTS, QUICK, Lister
 
@@ -112,23 +112,6 @@ class FormOptions:
         with self._database.reading() as tx:
             now = tx.now
         return list_requestable_hosts(policy, runbook, person=person, source=source, now=now)
-
-    def list_requestable_runbooks(
-        self, *, host: str, person: str, source: str
-    ) -> Sequence[type[AnyRunbook]]:
-        """Return the runbooks that this person may request on a host; "": on any."""
-        policy = self._policies.get_policy()
-        with self._database.reading() as tx:
-            now = tx.now
-        return [
-            runbook
-            for _, runbook in sorted(load_catalogue().items())
-            if any(
-                list_requestable_hosts(
-                    policy, runbook, person=person, source=source, now=now, only_host=host
-                )
-            )
-        ]
 
     def can_request(
         self, runbook: type[AnyRunbook], *, host: str, person: str, source: str

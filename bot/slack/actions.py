@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 import secrets
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 from aiohttp import ClientError
@@ -20,9 +20,16 @@ from bot.model.run import RequestOrigin, Run
 from bot.model.text import escape_to_one_line, format_sentence
 from bot.policy import Person, Policy
 from bot.service import KeyturnService
-from bot.slack import modals, payloads, replies, threads
+from bot.slack import access, modals, payloads, replies, threads
 from bot.slack.aliases import ALIASES, COMMAND, expand_alias
 from bot.slack.blocks import Message
+from bot.slack.buttons import (
+    ANY_RUNBOOK,
+    ASK_ACCESS,
+    FORM_ACTION,
+    READ_ACTION,
+    READING_WORDS,
+)
 from bot.slack.client import (
     CALL_ERRORS,
     MessageLocation,
@@ -32,7 +39,7 @@ from bot.slack.client import (
 )
 from bot.slack.commands import CommandAnswer, RequestedForm, SlackCommands
 from bot.slack.home import HomeTabs
-from bot.slack.identity import IdentityService
+from bot.slack.identity import AccountRefused, IdentityService, UnknownAccountError
 from bot.slack.modals import RequestForms
 from bot.slack.payloads import Body, ButtonClick
 from bot.slack.run_buttons import (
@@ -149,7 +156,8 @@ _REPLANNED_NOTE = "The plan is not current any more, and is computed again. Noth
 FormHandler = Callable[..., dict[str, Any] | PendingPlan]
 
 _COMMANDS = (COMMAND, *ALIASES)
-_FORM_BUTTON_PATTERN = re.compile(rf"{replies.FORM_ACTION}-\d{{1,2}}")
+_FORM_BUTTON_PATTERN = re.compile(rf"{FORM_ACTION}-\d{{1,2}}")
+_READ_BUTTON_PATTERN = re.compile(rf"{READ_ACTION}-\d{{1,2}}")
 
 
 class SlackListeners:
@@ -186,9 +194,12 @@ class SlackListeners:
             app.options(action)(self.on_options_request)
         for callback in (modals.FORM, modals.CHOOSER, DECISION, PLAN):
             app.view(callback)(self.on_form_submitted)
+        app.action(_READ_BUTTON_PATTERN)(self.on_read_button)
+        app.action(ASK_ACCESS)(self.on_ask_access)
         app.shortcut(modals.ABOUT_HOST)(self.on_shortcut)
         app.event("app_home_opened")(self.on_home_opened)
         app.event("app_mention")(self.on_mention)
+        app.event("message")(self.on_direct_message)
         app.event("link_shared")(self.on_link_shared)
         app.error(self.on_error)
 
@@ -224,7 +235,7 @@ class SlackListeners:
             await ack(response_type="ephemeral", text=answer.text, blocks=list(answer.blocks))
             return
         self._run_in_background(self._send_answer(answering, command), channel, user)
-        if isinstance(answer, PendingPlan):
+        if isinstance(answer, PendingPlan) and not _is_posted_there(answer, command):
             await ack(response_type="ephemeral", text=answer.notice)
         else:
             await ack()
@@ -237,7 +248,8 @@ class SlackListeners:
         if isinstance(answer, RequestedForm):
             await self._open_form(answer, command)
         elif isinstance(answer, PendingPlan):
-            await self._send_plan(answer, command.channel, command.account)
+            if not _is_posted_there(answer, command):
+                await self._send_plan(answer, command.channel, command.account)
         elif answer is not None:
             await self._send_to_person(command.channel, command.account.user, answer)
 
@@ -470,20 +482,84 @@ class SlackListeners:
         if account is not None:
             try:
                 person = await self._identity.get_person(account)
-                await threads.run_in_answer_thread(
+                is_first = await threads.run_in_answer_thread(
                     self._home_tabs.open_home, account.user, person.id
                 )
+                if is_first:
+                    self._run_in_background(self._welcome(account), "", account.user)
             except DomainError as refusal:
-                work = self._home_tabs.show_refusal(account.user, _describe_refusal(refusal))
+                work = self._home_tabs.show_refusal(account.user, _render_refusal(refusal))
                 self._run_in_background(work, "", account.user)
         await ack()
 
+    async def _welcome(self, account: payloads.Account) -> None:
+        """Say what Keyturn is, and what this person can do now."""
+        message = await self._identity.run_as_person(
+            account,
+            lambda person, policy: self._commands.help_screens.render(
+                policy, person.id, is_welcome=True
+            ),
+        )
+        await self._send_to_person("", account.user, message)
+
+    async def on_ask_access(self, ack: AsyncAck, body: Body) -> None:
+        """Ask the administrators to add a person whom the policy does not know."""
+        click = payloads.parse_click(body)
+        self._run_in_background(self._ask_access(click), click.channel, click.account.user)
+        await ack()
+
+    async def _ask_access(self, click: ButtonClick) -> None:
+        try:
+            await self._identity.get_person(click.account)
+        except UnknownAccountError as refusal:
+            answer = await self._tell_contacts(click.account, refusal.contacts)
+        else:
+            answer = replies.build_text_reply("Keyturn knows you: type /keyturn help.")
+        await self._reply_to_click(click, answer)
+
+    async def _tell_contacts(
+        self, account: payloads.Account, contacts: Sequence[Person]
+    ) -> Message:
+        """Send the request for access to each contact, once in a while."""
+        is_first = await threads.run_in_answer_thread(self._commands.remember_access, account)
+        if not is_first:
+            return replies.build_text_reply("You have asked already: wait for an answer.")
+        request = access.render_access_request(account)
+        users = {person.id: self._identity.get_user(person) for person in contacts}
+        asked = [
+            person
+            for person in contacts
+            if users[person.id] and await self._send_to_person("", users[person.id], request)
+        ]
+        return access.render_access_requested(asked)
+
+    async def on_read_button(self, ack: AsyncAck, body: Body) -> None:
+        """Show what the command of a button shows, to this person only."""
+        click = payloads.parse_click(body)
+        self._run_in_background(self._answer_read_button(click), click.channel, click.account.user)
+        await ack()
+
+    async def _answer_read_button(self, click: ButtonClick) -> None:
+        if click.value.split()[:1][0] not in READING_WORDS:
+            raise TooLate("This button is out of date: type /keyturn help.")
+        message = payloads.Mention(click.account, click.channel, click.thread, click.value)
+        answer = await self._answer_text(message)
+        await self._send_to_person(click.channel, click.account.user, answer, thread=click.thread)
+
     async def on_mention(self, ack: AsyncAck, body: Body) -> None:
-        """Suggest a command to a person who mentions the bot."""
+        """Answer a person who mentions the bot."""
         mention = payloads.parse_mention(body)
-        if mention is not None:
+        if mention is not None and not mention.channel.startswith("D"):
             work = self._answer_mention(mention)
             self._run_in_background(work, mention.channel, mention.account.user)
+        await ack()
+
+    async def on_direct_message(self, ack: AsyncAck, body: Body) -> None:
+        """Answer a person who writes to the bot."""
+        message = payloads.parse_direct_message(body)
+        if message is not None:
+            work = self._answer_mention(message)
+            self._run_in_background(work, message.channel, message.account.user)
         await ack()
 
     async def _answer_mention(self, mention: payloads.Mention) -> None:
@@ -491,15 +567,46 @@ class SlackListeners:
             if len(self._background_tasks) > _MAX_BACKGROUND_TASKS:
                 answer = _TOO_BUSY
             else:
-                answer = await self._identity.run_as_person(
-                    mention.account,
-                    lambda _, policy: self._commands.suggest_command(mention.text, policy=policy),
-                )
+                answer = await self._answer_text(mention)
+        except AccountRefused as refusal:
+            await self._send_refusal(mention, refusal)
+            return
         except DomainError as refusal:
             answer = _render_refusal(refusal)
         # Slack does not show an ephemeral message that would begin a thread.
         user, thread = mention.account.user, mention.thread
-        await self._send_to_person(mention.channel, user, answer, thread=thread)
+        await self._send_to_person(
+            mention.channel, user, answer, thread=thread, is_kept=mention.is_direct
+        )
+
+    async def _send_refusal(self, mention: payloads.Mention, refusal: AccountRefused) -> None:
+        """Tell a person that Keyturn does nothing for them; in the thread if only that arrives.
+
+        Slack shows people of other organisations no message for one person only.
+        """
+        answer, user = _render_refusal(refusal), mention.account.user
+        is_sent = await self._send_to_person(
+            mention.channel, user, answer, thread=mention.thread, is_kept=mention.is_direct
+        )
+        if not is_sent and not mention.is_direct:
+            note = replies.build_text_reply(
+                "Keyturn answers only members of this workspace whom its policy names."
+            )
+            await self._send_to_person(
+                mention.channel, user, note, thread=mention.thread or mention.ts, is_kept=True
+            )
+
+    async def _answer_text(self, mention: payloads.Mention) -> Message:
+        """Answer what a person wrote to the bot; requests nothing."""
+        origin = RequestOrigin("slack", mention.channel, mention.account.user)
+
+        def answer(person: Person, policy: Policy) -> Message:
+            zone = self._identity.get_time_zone(mention.account)
+            return self._commands.answer_message(
+                mention.text, person=person.id, policy=policy, origin=origin, zone=zone
+            )
+
+        return await self._identity.run_as_person(mention.account, answer)
 
     async def on_link_shared(self, ack: AsyncAck, body: Body) -> None:
         """Unfurl links to runs that a person posts."""
@@ -563,7 +670,8 @@ class SlackListeners:
         channel = click.channel or await self._sender.open_conversation(click.account.user)
         opening = {"trigger_id": click.trigger_id, "person": person.id, "channel": channel}
         if form is None:
-            if not await self._request_forms.open_host_chooser("", **opening):
+            host = click.value.removeprefix(ANY_RUNBOOK).strip()
+            if not await self._request_forms.open_host_chooser(host, **opening):
                 await self._reply_to_click(click, _NO_FORM)
         elif not await self._request_forms.open_form(form, **opening):
             await self._reply_to_click(click, replies.render_runbook_help(form.runbook))
@@ -574,7 +682,7 @@ class SlackListeners:
         """Return the form that a button refers to; None for the choice of all runbooks."""
         if click.action == RESUBMIT.id:
             return self._commands.get_resubmit_form(click.value, person=person)
-        if click.value == replies.ANY_RUNBOOK:
+        if click.value.split()[:1] == [ANY_RUNBOOK]:
             return None
         return self._commands.get_typed_form(click.value)
 
@@ -633,12 +741,23 @@ class SlackListeners:
         await self._send_to_person(click.channel, click.account.user, message)
 
     async def _send_to_person(
-        self, channel: str, user: str, message: Message, *, thread: str = ""
-    ) -> None:
-        """Send a message to one person, in two attempts."""
+        self,
+        channel: str,
+        user: str,
+        message: Message,
+        *,
+        thread: str = "",
+        is_kept: bool = False,
+    ) -> bool:
+        """Send a message to one person, in two attempts; return whether Slack took it.
+
+        is_kept: as a message of the channel, which stays: in direct messages.
+        """
         for is_last in (False, True):
             try:
-                if channel:
+                if is_kept:
+                    await self._sender.post_message(channel, message, thread=thread)
+                elif channel:
                     await self._sender.send_ephemeral(channel, user, message, thread=thread)
                 else:
                     await self._sender.send_direct_message(user, message)
@@ -648,7 +767,8 @@ class SlackListeners:
                     seconds = get_retry_seconds(error) or _RETRY_SECONDS
                     await asyncio.sleep(min(seconds, _MAX_RETRY_SECONDS))
             else:
-                return
+                return True
+        return False
 
     def _run_in_background(self, work: Coroutine[Any, Any, None], channel: str, user: str) -> None:
         """Run *work* after the acknowledgement; a failure is reported to the person."""
@@ -667,6 +787,11 @@ class SlackListeners:
             await self._send_to_person(
                 channel, user, replies.build_text_reply(_log_internal_error(error))
             )
+
+
+def _is_posted_there(pending: PendingPlan, command: payloads.SlashCommand) -> bool:
+    """Return whether the card of a private check is posted where the command was typed."""
+    return pending.is_check and command.channel.startswith("D")
 
 
 async def _is_done_within(work: "asyncio.Task[Any]", seconds: float) -> bool:
@@ -691,6 +816,8 @@ def _escape_errors(errors: Mapping[str, str]) -> dict[str, str]:
 
 
 def _render_refusal(refusal: DomainError) -> Message:
+    if isinstance(refusal, UnknownAccountError):
+        return access.render_unknown_account(refusal)
     return replies.build_text_reply(_describe_refusal(refusal))
 
 

@@ -151,6 +151,7 @@ class SlackService:
             alarm_channel=settings.alert_channel,
             home_tabs=self.home_tabs,
         )
+        commands = SlackCommands(service, database, policies, view_builder, features)
         self._listeners = SlackListeners(
             IdentityService(
                 policies,
@@ -159,9 +160,9 @@ class SlackService:
                 on_unknown_account=partial(_log_unknown_account, database),
                 get_ban_notice=partial(_get_ban_notice, policies, database),
             ),
-            SlackCommands(service, database, policies, view_builder, features),
+            commands,
             DecisionHandler(service, database),
-            RequestForms(service, database, policies, form_options, views),
+            RequestForms(service, database, policies, form_options, views, commands.requestable),
             RunForms(service, database, view_builder, views),
             self.home_tabs,
             sender,

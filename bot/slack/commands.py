@@ -1,12 +1,13 @@
 """The commands behind /keyturn."""
 
 import difflib
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bot.audit import change_log, events
 from bot.auth import sessions
-from bot.db import runs, search, search_words, stops
+from bot.db import dedup, runs, search, search_words, stops
 from bot.db.database import Database
 from bot.model import request_form, resubmit, times
 from bot.model.errors import (
@@ -15,35 +16,46 @@ from bot.model.errors import (
     NotAllowed,
     TicketRequiredError,
 )
-from bot.model.request_form import InvalidValuesError, RequestSyntaxError
+from bot.model.request_form import InvalidValuesError, RequestSyntaxError, UnknownRunbookError
 from bot.model.run import RequestOrigin, Run
 from bot.model.sequence import UndoSelection
-from bot.model.text import capitalise_sentence, format_count, format_sentence
+from bot.model.text import (
+    capitalise_sentence,
+    escape_to_one_line,
+    format_count,
+    format_sentence,
+)
 from bot.policy import Policy, PolicySource
 from bot.policy.explain import parse_preview_question
 from bot.queries import stop_reasons
 from bot.queries.break_glass_rules import check_break_glass_reason
-from bot.queries.form_options import list_requestable_hosts
 from bot.queries.preview import preview_request
+from bot.queries.suggestions import RequestableRunbooks
 from bot.service import KeyturnService
 from bot.slack import parsing, policy_commands, replies, unfurls
 from bot.slack.blocks import Message
+from bot.slack.buttons import READING_WORDS
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.delegation_command import DelegationCommands
 from bot.slack.features import NO_FEATURES, ChatFeatures
+from bot.slack.help_screen import HelpScreens
 from bot.slack.parsing import TypedCommand, TypedText
-from bot.slack.payloads import SharedLinks
+from bot.slack.payloads import Account, SharedLinks
+from bot.slack.plain_text import PlainTextAnswers
 from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_forms import PendingPlan, create_pending_plan
 from bot.slack.run_message import render_card
+from bot.slack.suggestions import render_not_understood
 from connectors.command import quote_text
-from connectors.errors import UnknownHostError
+from connectors.errors import DomainError, UnknownHostError
 from connectors.inventory import Inventory
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
 _MAX_RUNS = 15
 _EVERYTHING_WORDS = frozenset({"all", "everything"})
+# Behind the word of a command, other than a run, a person or a runbook.
+_COMMAND_ARGUMENTS = _EVERYTHING_WORDS | {"", "person", "to", "end"}
 
 
 @dataclass(frozen=True)
@@ -61,7 +73,12 @@ CommandAnswer = Message | RequestedForm | PendingPlan | None
 
 
 class SlackCommands:
-    """Answers commands, with None if the card that follows is the answer."""
+    """Answers commands, with None if the card that follows is the answer.
+
+    Attributes:
+        requestable: what each person may request.
+        help_screens: the first screen of each person.
+    """
 
     def __init__(
         self,
@@ -75,6 +92,10 @@ class SlackCommands:
         self._view_builder, self._policies = view_builder, policies
         delegation_commands = DelegationCommands(service, database, policies)
         self._added_help = features.help
+        self._command_list = replies.render_commands(features.help)
+        self.requestable = RequestableRunbooks("slack")
+        self._plain_text = PlainTextAnswers(database, self.requestable)
+        self.help_screens = HelpScreens(database, self.requestable)
         # Any other first word belongs to a runbook.
         self._handlers: dict[str, Callable[[TypedCommand], CommandAnswer]] = {
             "": self._show_help,
@@ -123,42 +144,110 @@ class SlackCommands:
     def answer_command(
         self, text: str, *, person: str, policy: Policy, origin: RequestOrigin, zone: str = "UTC"
     ) -> CommandAnswer:
-        """Run the command. Raises RequestSyntaxError, and what the service raises."""
-        command = TypedCommand(person, policy, origin, self._parse_text(text), zone)
-        return self._handlers.get(command.word, self._request_run)(command)
+        """Run the command. Raises RequestSyntaxError, and what the service raises.
 
-    def suggest_command(self, message_text: str, *, policy: Policy) -> Message:
-        """Return the command that a mention of the bot contains, or the nearest runbooks.
+        What is no valid command is answered with the forms that it can mean.
+        """
+        command = TypedCommand(person, policy, origin, self._parse_text(text), zone)
+        if command.typed_text.is_greeting:
+            return self.help_screens.render(policy, person)
+        try:
+            return self._handlers.get(command.word, self._request_run)(command)
+        except (RequestSyntaxError, InvalidRequestError) as refusal:
+            suggested = None if self._is_command(command) else self._suggest(command, refusal)
+            if suggested is None:
+                raise
+            return suggested
+
+    def answer_message(
+        self, text: str, *, person: str, policy: Policy, origin: RequestOrigin, zone: str = "UTC"
+    ) -> Message:
+        """Answer a message to the bot: what reads is answered, the rest only suggested.
 
         Requests nothing. Raises RequestSyntaxError and InvalidRequestError.
         """
-        text = parsing.get_text_of_mention(message_text).removeprefix(replies.COMMAND)
-        typed_text = self._parse_text(text)
+        plain = parsing.get_text_of_mention(text).removeprefix(replies.COMMAND)
+        command = TypedCommand(person, policy, origin, self._parse_text(plain), zone)
+        if command.typed_text.is_greeting:
+            return self.help_screens.render(policy, person)
+        if command.word in READING_WORDS:
+            try:
+                return self._answer_reading_command(command)
+            except (RequestSyntaxError, InvalidRequestError) as refusal:
+                return self._suggest_or_explain(command, refusal)
+        return self._suggest_command(command)
+
+    def _answer_reading_command(self, command: TypedCommand) -> Message:
+        answer = self._handlers[command.word](command)
+        if not isinstance(answer, Message):
+            raise InvalidRequestError(f"type {replies.COMMAND} {command.typed_text.text}")
+        return answer
+
+    def _suggest_command(self, command: TypedCommand) -> Message:
+        """Return the command that a message contains, with its form, or what it can mean."""
+        typed_text = command.typed_text
         typed = " because ".join(filter(None, [typed_text.command_words, typed_text.reason]))
-        words = request_form.split_words(typed_text.command_words)
-        if typed_text.first_word in self.command_words:
+        if self._is_command(command):
             return replies.render_suggestion(typed, has_form=False)
         try:
-            runbook, values = self._find_runbook(typed_text.first_word, words)
-        except (RequestSyntaxError, InvalidRequestError) as unknown:
-            family = _list_runbooks_with_prefix(words[:1])
-            if family:
-                return replies.render_runbook_family(words[0].lower(), family)
-            return replies.render_find_reply(format_sentence(str(unknown)))
+            words = request_form.split_words(typed_text.command_words)
+            runbook, values = request_form.find_runbook(words)
+        except RequestSyntaxError as unknown:
+            return self._suggest_or_explain(command, unknown)
         if not values:
             return replies.render_runbook_help(runbook)
         try:
-            spelled, _ = request_form.parse_request_for_hosts(
-                runbook, values, policy.inventory.tags
-            )
+            spelled, requests = self._parse_values(command, runbook, values)
         except InvalidValuesError as problem:
-            return replies.render_invalid_values(runbook, problem)
+            return self._render_invalid_values(command, runbook, values, problem)
+        except RequestSyntaxError as problem:
+            return self._suggest_or_explain(command, problem)
+        if (
+            not spelled
+            and request_form.clean_words(words, command.policy.inventory.hosts) != words
+        ):
+            reason = f" because {typed_text.reason}" if typed_text.reason else ""
+            typed = f"{shlex.join(request_form.list_request_words(requests[0]))}{reason}"
         # A form has one host.
         return replies.render_suggestion(typed, has_form=not spelled)
+
+    def _is_command(self, command: TypedCommand) -> bool:
+        """Return whether a text is one of the commands, and not a sentence: `stop nginx`."""
+        if command.word not in self._handlers:
+            return False
+        first = (command.rest.split() or [""])[0].lower()
+        people = command.policy.organisation.people
+        is_about = first.removeprefix("@") in people or parsing.parse_number(first) is not None
+        is_runbook = bool(first and _list_runbooks_with_prefix([first]))
+        return is_about or is_runbook or first in _COMMAND_ARGUMENTS
+
+    def _suggest(self, command: TypedCommand, refusal: DomainError) -> Message | None:
+        """Return what a text can mean; None if nothing fits. refusal: why it is no command."""
+        is_unknown = isinstance(refusal, UnknownRunbookError)
+        return self._plain_text.suggest(
+            command.typed_text,
+            person=command.person,
+            policy=command.policy,
+            # What is spelled like it is of no use beside what means the same.
+            notice="" if is_unknown else format_sentence(str(refusal)),
+        )
+
+    def _suggest_or_explain(self, command: TypedCommand, refusal: DomainError) -> Message:
+        words = command.typed_text.command_words.split()
+        family = _list_runbooks_with_prefix(words)
+        if family:
+            return replies.render_runbook_family(" ".join(words).lower(), family)
+        notice = format_sentence(str(refusal))
+        return self._suggest(command, refusal) or render_not_understood(notice)
 
     def record_links(self, links: SharedLinks) -> None:
         """Have links to runs unfurled."""
         unfurls.record_links(self._database, links, base_url=self._view_builder.base_url)
+
+    def remember_access(self, account: Account) -> bool:
+        """Record that an unknown person asks for access; return whether it is the first time."""
+        with self._database.transaction() as tx:
+            return dedup.remember_first(tx, f"slack access {account.team} {account.user}")
 
     def _parse_text(self, text: str) -> TypedText:
         if "<@" in text:
@@ -175,14 +264,13 @@ class SlackCommands:
         return RequestedForm(load_catalogue()[run.runbook], resubmitted_run=run.id)
 
     def get_typed_form(self, typed: str) -> RequestedForm:
-        """Return the form with the values of a typed request. Raises RequestSyntaxError."""
+        """Return the form with the valid values of a typed request. Raises RequestSyntaxError."""
         typed_text = parsing.split_reason(typed)
         words = request_form.split_words(typed_text.command_words)
-        runbook, values = request_form.find_runbook(words)
-        if not values:
-            return RequestedForm(runbook)
-        texts = request_form.get_field_texts(request_form.parse_request(runbook, values))
-        return RequestedForm(runbook, values={**texts, "because": typed_text.reason})
+        runbook, typed_values = request_form.find_runbook(words)
+        values = request_form.get_valid_values(runbook, typed_values)
+        reason = {"because": typed_text.reason} if typed_text.reason else {}
+        return RequestedForm(runbook, values={**values, **reason})
 
     def _request_run(self, command: TypedCommand) -> CommandAnswer:
         typed = request_form.split_words(command.typed_text.command_words)
@@ -234,7 +322,9 @@ class SlackCommands:
                 f"without {replies.PRIVATE_CHECK_WORD}"
             )
         run = self._record_request(command, runbook, values)
-        return replies.build_reply_if_ended(run) if isinstance(run, Run) else run
+        if not isinstance(run, Run):
+            return run
+        return replies.build_reply_if_ended(run) or create_pending_plan(run)
 
     def _find_runbook(
         self, first: str, typed: Sequence[str]
@@ -260,17 +350,46 @@ class SlackCommands:
     ) -> Run | Message:
         """Create the run, or return a message with what is missing."""
         values, ticket = parsing.split_ticket(values)
+        if command.typed_text.find_reason_slip() != command.typed_text:
+            raise InvalidRequestError("the word before a reason is spelled because")
         try:
-            spelled, requests = request_form.parse_request_for_hosts(
-                runbook, values, command.policy.inventory.tags
-            )
+            spelled, requests = self._parse_values(command, runbook, values)
         except InvalidValuesError as problem:
-            return replies.render_invalid_values(runbook, problem)
+            return self._render_invalid_values(command, runbook, values, problem)
         return self._service.request_on_hosts(
             requests,
             command.build_terms(ticket=ticket, plan_only=plan_only),
             host_pattern=spelled,
         )
+
+    def _parse_values(
+        self, command: TypedCommand, runbook: type[AnyRunbook], values: Sequence[str]
+    ) -> tuple[str, list[AnyRunbook]]:
+        """Parse the values as they were typed, or else without the punctuation of a sentence."""
+        tags = command.policy.inventory.tags
+        try:
+            return request_form.parse_request_for_hosts(runbook, values, tags)
+        except RequestSyntaxError:
+            cleaned = request_form.clean_words(values, tags)
+            try:
+                return request_form.parse_request_for_hosts(runbook, cleaned, tags)
+            except RequestSyntaxError:
+                pass
+            raise
+
+    def _render_invalid_values(
+        self,
+        command: TypedCommand,
+        runbook: type[AnyRunbook],
+        values: Sequence[str],
+        problem: InvalidValuesError,
+    ) -> Message:
+        """Render what is wrong, with a form that has the values which are valid."""
+        cleaned = request_form.clean_words(values, command.policy.inventory.tags)
+        valid = request_form.get_valid_values(runbook, cleaned)
+        words = [*runbook.words.split(), *(f"{name}={value}" for name, value in valid.items())]
+        reason = f" because {escape_to_one_line(command.reason)}" if command.reason else ""
+        return replies.render_invalid_values(runbook, problem, f"{shlex.join(words)}{reason}")
 
     def _request_break_glass(self, command: TypedCommand) -> Message:
         """Request break-glass, and return the link to confirm it: that needs a second factor."""
@@ -323,26 +442,18 @@ class SlackCommands:
         )
 
     def _review_break_glass(self, command: TypedCommand) -> Message:
-        number, rest = command.parse_run_number()
-        findings = " because ".join(part for part in (rest, command.reason) if part)
+        number, findings = parsing.parse_run_number(command.text_after_word, command.word)
         self._service.break_glass.review_break_glass(
             number, person=command.person, findings=findings
         )
         return replies.build_text_reply(f"You reviewed run {number}.")
 
     def _show_help(self, command: TypedCommand) -> Message:
+        if command.rest.lower() == "commands":
+            return self._command_list
         if command.rest:
             return self._explain_words(request_form.split_words(command.rest))
-        with self._database.reading(command.view_rights) as tx:
-            now = tx.now
-        return replies.render_overview(
-            [
-                runbook
-                for runbook in load_catalogue().values()
-                if _can_request(command.policy, command.person, runbook, now=now)
-            ],
-            self._added_help,
-        )
+        return self.help_screens.render(command.policy, command.person)
 
     def _explain_words(self, typed: Sequence[str]) -> Message:
         """Explain a runbook, the runbooks that begin with these words, or a command."""
@@ -366,9 +477,8 @@ class SlackCommands:
             decisions = runs.list_decisions_on(tx, [run.id for run in found])
             now = tx.now
         if not found and sought:
-            raise InvalidRequestError(
-                f"no run contains {quote_text(sought)}{_describe_unknown_host(known, typed)}"
-            )
+            unknown = _describe_unknown_host(known, typed)
+            return replies.build_text_reply(f"No run contains {quote_text(sought)}{unknown}.")
         names = self._view_builder.get_person_names()
         notice = self._describe_stop_of_everything(command)
         return replies.render_run_list(
@@ -553,8 +663,7 @@ class SlackCommands:
 
 def _parse_run_and_text(command: TypedCommand, what: str) -> tuple[int, str]:
     """Return a run and the text behind it, which may contain "because"."""
-    number, rest = command.parse_run_number()
-    text = " because ".join(part for part in (rest, command.reason) if part)
+    number, text = parsing.parse_run_number(command.text_after_word, command.word)
     if not text:
         usage = replies.format_command_usage(command.word).replace(" N ", f" {number} ")
         raise InvalidRequestError(f"{what} is missing: type {usage}")
@@ -578,12 +687,6 @@ def _list_runbooks_with_prefix(typed: Sequence[str]) -> list[type[AnyRunbook]]:
     if prefix in load_catalogue():
         return []
     return [one for words, one in load_catalogue().items() if words.startswith(f"{prefix} ")]
-
-
-def _can_request(policy: Policy, person: str, runbook: type[AnyRunbook], *, now: int) -> bool:
-    """Return whether this person can request the runbook on any host."""
-    found = list_requestable_hosts(policy, runbook, person=person, source="slack", now=now)
-    return next(found, None) is not None
 
 
 def _parse_person(command: TypedCommand) -> str:

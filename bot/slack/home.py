@@ -12,9 +12,11 @@ from bot.model.agents import get_agent_name
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run, State
 from bot.model.run_states import get_run_display
+from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
     Block,
     Inline,
+    Message,
     View,
     actions,
     bold,
@@ -32,9 +34,9 @@ from bot.slack.blocks import (
     rich_text_section,
     shorten_text,
 )
+from bot.slack.buttons import ANY_RUNBOOK, FORM_ACTION
 from bot.slack.client import CALL_ERRORS, MessageSender, get_error_cause, get_retry_seconds
 from bot.slack.features import HomeSection, ReadHomeSection
-from bot.slack.replies import ANY_RUNBOOK, COMMAND, FORM_ACTION
 from bot.slack.run_buttons import ANSWER, DISCARD, REVIEW_PLAN
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_message import render_card
@@ -95,9 +97,9 @@ def render_home(content: HomeContent, *, with_time: bool = True) -> View:
     return {"type": "home", "blocks": blocks}
 
 
-def render_refusal(reason: str) -> View:
+def render_refusal(refusal: Message) -> View:
     """Render a Home tab that only shows why there is no content."""
-    return {"type": "home", "blocks": [paragraph(reason)]}
+    return {"type": "home", "blocks": [*refusal.blocks]}
 
 
 def _render_unrequested(content: HomeContent) -> list[Block]:
@@ -210,15 +212,18 @@ class HomeTabs:
         self._read_added = read_added
         self._is_drawing = False
 
-    def open_home(self, user: str, person: str) -> None:
-        """Record that a person has opened the Home tab, so that it is drawn and kept current."""
-        with self._database.transaction() as tx:
-            home_queue.open_home(tx, user, person)
+    def open_home(self, user: str, person: str) -> bool:
+        """Have the Home tab that a person has opened drawn and kept current.
 
-    async def show_refusal(self, user: str, reason: str) -> None:
+        Return whether it is the first time.
+        """
+        with self._database.transaction() as tx:
+            return home_queue.open_home(tx, user, person)
+
+    async def show_refusal(self, user: str, refusal: Message) -> None:
         """Show an unknown person why their Home tab is empty."""
         try:
-            await self._sender.publish_home_tab(user, render_refusal(reason))
+            await self._sender.publish_home_tab(user, render_refusal(refusal))
         except CALL_ERRORS as error:
             _log.info("cannot update the Home tab of %s: %s", user, get_error_cause(error))
 

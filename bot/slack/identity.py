@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -24,6 +24,7 @@ _CACHE_SECONDS = 60
 # Slack waits three seconds for the answer, and other work needs a part of that.
 _TIMEOUT_SECONDS = 2.0
 _MAX_CACHED_ACCOUNTS = 10_000
+_MAX_CONTACTS = 5
 
 _OTHER_WORKSPACE = "belongs to another Slack workspace"
 # Source: https://docs.slack.dev/reference/objects/user-object
@@ -46,6 +47,27 @@ class AccountRefused(DomainError):
     """The account is unknown or must not act now. The message says why."""
 
     code, status = "account-refused", 403
+
+
+class UnknownAccountError(AccountRefused):
+    """The account is not in the policy.
+
+    Args:
+        account: the account.
+        contacts: the people to ask: the owners of areas.
+        with_names: whether the message names them.
+    """
+
+    def __init__(
+        self, account: Account, contacts: Sequence[Person] = (), *, with_names: bool = False
+    ) -> None:
+        named = ", ".join(person.name for person in contacts[:_MAX_CONTACTS])
+        whom = f"a Keyturn administrator ({named})" if with_names and named else ""
+        super().__init__(
+            f"Keyturn does not know your Slack account {account.user}. Ask "
+            f"{whom or 'a Keyturn administrator'} to add it to people.yaml."
+        )
+        self.contacts = contacts[:_MAX_CONTACTS] if with_names else ()
 
 
 @dataclass(frozen=True)
@@ -89,13 +111,37 @@ class IdentityService:
 
     async def get_person(self, account: Account) -> Person:
         """Return the person of an account. Raises AccountRefused and NoPolicyError."""
-        person, _ = await threads.run_in_answer_thread(self._find_person_or_report, account)
+        try:
+            person, _ = await threads.run_in_answer_thread(self._find_person_or_report, account)
+        except UnknownAccountError:
+            await self._name_contacts(account)
+            raise
         barred = await self._get_barred_reason(account)
         if barred:
             reason = f"Nothing was done: this Slack account {barred}."
             await threads.run_in_answer_thread(self._on_unknown_account, account, reason)
             raise AccountRefused(reason)
         return person
+
+    async def _name_contacts(self, account: Account) -> None:
+        """Raise UnknownAccountError with whom to ask, if the account is a member's."""
+        barred = await self._get_barred_reason(account)
+        if barred:
+            raise AccountRefused(f"Nothing was done: this Slack account {barred}.")
+        contacts = await threads.run_in_answer_thread(self.list_contacts)
+        raise UnknownAccountError(account, contacts, with_names=True)
+
+    def list_contacts(self) -> Sequence[Person]:
+        """Return the people whom an unknown person asks: the owners of areas."""
+        organisation = self._policies.get_policy().organisation
+        owners = dict.fromkeys(
+            owner for area in organisation.areas.values() for owner in area.owners
+        )
+        return [organisation.people[one] for one in owners if one in organisation.people]
+
+    def get_user(self, person: Person) -> str:
+        """Return the user (U…) of a person in our workspace; "" if there is none."""
+        return next((one.user for one in person.slack if one.team == self._team), "")
 
     def get_time_zone(self, account: Account) -> str:
         """Return the account's time zone as last read from Slack, or UTC."""
@@ -117,9 +163,13 @@ class IdentityService:
         status = self._get_fresh_status(account)
         if status is None or status.barred_reason:
             await self.get_person(account)
-        return await threads.run_in_answer_thread(
-            lambda: action(*self._find_person_or_report(account))
-        )
+        try:
+            return await threads.run_in_answer_thread(
+                lambda: action(*self._find_person_or_report(account))
+            )
+        except UnknownAccountError:
+            await self._name_contacts(account)
+            raise
 
     def _find_person_or_report(self, account: Account) -> tuple[Person, Policy]:
         try:
@@ -139,10 +189,7 @@ class IdentityService:
             notice = self._get_ban_notice(account)
             if notice:
                 raise AccountRefused(notice)
-            raise AccountRefused(
-                f"Keyturn does not know your Slack account {account.user}. Ask a Keyturn "
-                "administrator to add it to people.yaml."
-            )
+            raise UnknownAccountError(account)
         return person, policy
 
     def _is_account_ours(self, person: Person, account: Account) -> bool:

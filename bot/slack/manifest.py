@@ -10,14 +10,32 @@ from urllib.parse import SplitResult, urlsplit
 from ruamel.yaml import YAML
 
 from bot.model.errors import InvalidRequestError
+from bot.slack.aliases import ALIASES
+
+LOST_WITHOUT: Mapping[str, str] = {
+    "im:history": "messages to Keyturn itself are not answered",
+    "files:write": "long output is cut in chat, and whole on the page of its run",
+    "channels:read": "public channels are not checked",
+    "groups:read": "private channels are not checked",
+    "links:read": "links to runs show nothing below them",
+    "links:write": "links to runs show nothing below them",
+    "channels:history": "a card whose answer was lost may be posted twice in a public channel",
+    "groups:history": "a card whose answer was lost may be posted twice in a private channel",
+}
+"""What Keyturn cannot do without an optional scope."""
+_FIND_LOST_SCOPES = ("channels:history", "groups:history")
 
 
-def format_manifest(address: str = "", base_url: str = "") -> str:
+def format_manifest(
+    address: str = "", base_url: str = "", *, find_lost: bool = False, commands: Sequence[str] = ()
+) -> str:
     """Return the manifest as YAML.
 
     Args:
         address: HTTPS URL of Keyturn; "" for Socket Mode.
         base_url: of the web pages, whose links Slack reports to Keyturn; "" without.
+        find_lost: whether Keyturn may search channels for a card whose answer was lost.
+        commands: the slash commands besides /keyturn, of `ALIASES`.
 
     Raises InvalidRequestError for an address that Slack does not accept.
     """
@@ -27,16 +45,34 @@ def format_manifest(address: str = "", base_url: str = "") -> str:
     # Slack accepts names only. A name that it does not know is no error: no link has it.
     if "." in host and not host.replace(".", "").isdecimal():
         text = text.replace("features:\n", f"features:\n  unfurl_domains: [{host}]\n", 1)
-    if not address:
-        return text
-    if parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment:
+    if address and (
+        parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment
+    ):
         raise InvalidRequestError(f"Slack accepts HTTPS addresses only: {address!r}")
+    if not (address or find_lost or commands):
+        return text
     yaml = YAML()
+    yaml.width = 200
     manifest = yaml.load(text)
-    _set_request_urls(manifest, f"{address.rstrip('/')}/slack/events")
+    manifest["features"]["slash_commands"] += [_describe_command(name) for name in commands]
+    if find_lost:
+        for kind in ("bot", "bot_optional"):
+            manifest["oauth_config"]["scopes"][kind] += _FIND_LOST_SCOPES
+    if address:
+        _set_request_urls(manifest, f"{address.rstrip('/')}/slack/events")
     out = StringIO()
     yaml.dump(manifest, out)
     return out.getvalue()
+
+
+def _describe_command(name: str) -> dict[str, Any]:
+    alias = ALIASES[name]
+    return {
+        "command": name,
+        "description": alias.description,
+        "usage_hint": alias.usage,
+        "should_escape": True,
+    }
 
 
 def _split_address(address: str) -> SplitResult:
@@ -48,8 +84,9 @@ def _split_address(address: str) -> SplitResult:
 
 @cache
 def list_scopes() -> Mapping[str, Sequence[str]]:
-    """Return the scopes of the app by kind: "bot", and its subset "bot_optional"."""
-    manifest = cast("dict[str, Any]", YAML(typ="safe").load(format_manifest()))
+    """Return all scopes of the app by kind: "bot", and its subset "bot_optional"."""
+    text = format_manifest(find_lost=True)
+    manifest = cast("dict[str, Any]", YAML(typ="safe").load(text))
     return manifest["oauth_config"]["scopes"]
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 from bot.db import dedup, runs
 from bot.db.database import Database
 from bot.model import request_form, resubmit
+from bot.model.plain_request import search_runbooks
 from bot.model.plain_text import join_to_one_line
 from bot.model.request_form import (
     FormField,
@@ -25,6 +26,7 @@ from bot.policy import Policy, PolicySource
 from bot.policy.explain import PreviewQuestion
 from bot.queries.form_options import FormOptions
 from bot.queries.preview import list_granted_fields, preview_request
+from bot.queries.suggestions import RequestableRunbooks
 from bot.service import KeyturnService
 from bot.slack import threads
 from bot.slack.blocks import (
@@ -53,7 +55,7 @@ from runbooks._catalogue import get_kind
 # Ids of callbacks, actions and blocks.
 FORM, CHOOSER, ABOUT_HOST = "form", "chooser", "about-host"
 HOST_SHORTCUT_NAME = "Run on this host"
-HOST, VALUE, WHAT = "form-host", "form-value", "form-what"
+HOST, VALUE = "form-host", "form-value"
 HOST_BLOCK, WHAT_BLOCK, BECAUSE, TICKET = "host", "what", "because", "ticket"
 
 _MAX_OPTIONS = 100
@@ -132,26 +134,19 @@ def _render_ticket_input(initial: str) -> Block:
 
 
 def render_chooser(
-    hosts: Sequence[str],
-    host: str,
-    runbook_groups: Sequence[tuple[str, Sequence[type[AnyRunbook]]]],
-    metadata: Mapping[str, str],
+    hosts: Sequence[str], host: str, metadata: Mapping[str, str], *, can_request: bool
 ) -> View:
-    """Render the choice of a runbook, for a host or for any. runbook_groups: by first word."""
-    groups = [
-        {
-            "label": plain_text(heading, max_length=_MAX_OPTION_LENGTH),
-            "options": [_build_runbook_option(one) for one in found[:_MAX_OPTIONS]],
-        }
-        for heading, found in runbook_groups[:_MAX_OPTIONS]
-    ]
+    """Render the search for a runbook, for a host or for any.
+
+    can_request: whether the person may request any runbook there.
+    """
     blocks: list[Block] = [_render_host_input(hosts, host) | {"optional": True}]
-    if groups:
+    if can_request:
         select = {
-            "type": "static_select",
-            "action_id": WHAT,
-            "placeholder": plain_text("Choose a runbook"),
-            "option_groups": groups,
+            "type": "external_select",
+            "action_id": VALUE,
+            "min_query_length": 0,
+            "placeholder": plain_text("What for? Type unblock, disk, who changed …"),
         }
         # Another host has other runbooks: a new block id clears the previous choice.
         blocks.append(input_block(f"{WHAT_BLOCK}-{host}", "Runbook", select))
@@ -279,7 +274,9 @@ class RequestForms:
         policies: PolicySource,
         form_options: FormOptions,
         views: Views,
+        requestable: RequestableRunbooks,
     ) -> None:
+        self._requestable = requestable
         self._service, self._database, self._policies = service, database, policies
         self._form_options, self._views = form_options, views
 
@@ -334,6 +331,11 @@ class RequestForms:
     async def list_options(self, shown: ViewState, *, person: str) -> Sequence[Any]:
         """Return the options for what was typed, cached or read from the host."""
         runbook = load_catalogue().get(shown.metadata.get("words", ""))
+        if shown.block_id.startswith(f"{WHAT_BLOCK}-"):
+            host = shown.block_id.removeprefix(f"{WHAT_BLOCK}-")
+            return await threads.run_in_answer_thread(
+                self._search_runbooks, shown.typed_text, host, person
+            )
         if shown.block_id == HOST_BLOCK:
             hosts = await threads.run_in_answer_thread(self._list_hosts, runbook, person)
             return build_options(hosts, shown.typed_text, allow_other=False)
@@ -522,12 +524,21 @@ class RequestForms:
     def _build_chooser(
         self, hosts: Sequence[str], host: str, person: str, metadata: Mapping[str, str]
     ) -> View:
-        groups: dict[str, list[type[AnyRunbook]]] = {}
-        for runbook in self._form_options.list_requestable_runbooks(
-            host=host, person=person, source=_SOURCE
-        ):
-            groups.setdefault(runbook.words.split()[0], []).append(runbook)
-        return render_chooser(hosts, host, list(groups.items()), metadata)
+        can_request = bool(self._list_requestable_words(host, person))
+        return render_chooser(hosts, host, metadata, can_request=can_request)
+
+    def _search_runbooks(self, typed: str, host: str, person: str) -> Sequence[Element]:
+        """Return the runbooks that a text means, as options: by purpose, not only by name."""
+        allowed = self._list_requestable_words(host, person)
+        found = [one for one in search_runbooks(typed) if one.words in allowed]
+        return [_build_runbook_option(one) for one in found[:_MAX_OPTIONS]]
+
+    def _list_requestable_words(self, host: str, person: str) -> Collection[str]:
+        """Return the words of the runbooks that this person may request on a host; "": on any."""
+        with self._database.reading() as tx:
+            now = tx.now
+        found = self._requestable.get_hosts(self._policies.get_policy(), person, now=now)
+        return {words for words, hosts in found.items() if not host or host in hosts}
 
     def _list_hosts(self, runbook: type[AnyRunbook] | None, person: str) -> Sequence[str]:
         if runbook is None:

@@ -7,7 +7,7 @@ invalid UTF-8 and broken JSON with 500.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, cast
 from urllib.parse import parse_qsl
 
@@ -148,6 +148,8 @@ def _reject_constant(constant: str) -> None:
 
 
 _MAX_TEXT_LENGTH = 20_000
+# Of messages that people write; others are edits, deletions and notes of Slack.
+_WRITTEN_SUBTYPES = frozenset({"", "file_share", "me_message", "thread_broadcast"})
 # The keys under which messages, attachments and blocks hold text for people.
 _TEXT_KEYS = frozenset({"text", "fallback", "pretext", "title", "value", "url"})
 
@@ -195,6 +197,10 @@ class ButtonClick:
     the Home tab."""
     is_home: bool = False
     """Whether the button is on the person's Home tab, which has neither channel nor ts."""
+    is_ephemeral: bool = False
+    """Whether only this person sees the button's message."""
+    thread: str = ""
+    """Timestamp of the first message of the thread that the button is in; "" outside threads."""
 
 
 @dataclass(frozen=True)
@@ -227,13 +233,17 @@ class MessageShortcut:
 
 @dataclass(frozen=True)
 class Mention:
-    """A message that mentions the bot."""
+    """A message that mentions the bot, or that a person writes to it directly."""
 
     account: Account
     channel: str
     thread: str
     """Timestamp of the thread's first message; "" outside threads."""
     text: str
+    ts: str = ""
+    """Timestamp of the message."""
+    is_direct: bool = False
+    """Whether it is in the direct messages between the person and Keyturn."""
 
 
 @dataclass(frozen=True)
@@ -283,11 +293,8 @@ def parse_shortcut(body: Body) -> MessageShortcut:
 
 
 def parse_home_opened(body: Body) -> Account | None:
-    """Return the account that opened the Home tab; None for another event."""
-    if (
-        _get_text(body, "event", "type") != "app_home_opened"
-        or _get_text(body, "event", "tab") != "home"
-    ):
+    """Return the account that opened a tab of the app; None for another event."""
+    if _get_text(body, "event", "type") != "app_home_opened":
         return None
     return _parse_event_account(body)
 
@@ -299,7 +306,17 @@ def parse_mention(body: Body) -> Mention | None:
     if _get_member(event, "bot_id") or not (account.user and channel):
         return None
     text = _get_text(body, "event", "text")[:_MAX_TEXT_LENGTH]
-    return Mention(account, channel, _get_text(body, "event", "thread_ts"), text)
+    thread, ts = _get_text(body, "event", "thread_ts"), _get_text(body, "event", "ts")
+    return Mention(account, channel, thread, text, ts)
+
+
+def parse_direct_message(body: Body) -> Mention | None:
+    """Return what a person wrote to the bot; None for edits, deletions and messages of bots."""
+    event = body.get("event")
+    subtype = _get_member(event, "subtype") or ""
+    is_written = _get_text(body, "event", "channel_type") == "im" and subtype in _WRITTEN_SUBTYPES
+    found = parse_mention(body) if is_written else None
+    return replace(found, is_direct=True) if found else None
 
 
 def parse_shared_links(body: Body) -> SharedLinks | None:
@@ -333,6 +350,8 @@ def parse_click(body: Body) -> ButtonClick:
         trigger_id=_get_text(body, "trigger_id"),
         response_url=_get_text(body, "response_url"),
         is_home=_get_text(body, "view", "type") == "home",
+        is_ephemeral=_get_member(body.get("container"), "is_ephemeral") is True,
+        thread=_get_text(body, "container", "thread_ts"),
     )
 
 

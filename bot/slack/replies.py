@@ -16,7 +16,6 @@ from bot.slack.blocks import (
     actions,
     bold,
     bullet_list,
-    button,
     code,
     format_notification,
     link,
@@ -27,25 +26,17 @@ from bot.slack.blocks import (
     shorten_text,
     text_with_code,
 )
+from bot.slack.buttons import build_chooser_button, build_form_button, fits_button
 from runbooks import AnyRunbook
 
 # Before a check: the answer goes to a place that only the requester reads.
 PRIVATE_CHECK_WORD = "privately"
-# Opens the form of the runbook that its value names.
-FORM_ACTION = "ask"
-# In place of a runbook: opens the choice of all of them.
-ANY_RUNBOOK = "anything"
 _MAX_BUTTONS = 25
-_MAX_RUNBOOKS = 60
-_MAX_BUTTON_VALUE_LENGTH = 2000
-_FIND_LABEL = "Find a runbook"
-_FIND_BLOCK = actions(
-    "find",
-    button(_FIND_LABEL, action=f"{FORM_ACTION}-0", value=ANY_RUNBOOK, label=_FIND_LABEL),
-)
+_FIND_BLOCK = actions("find", build_chooser_button("Find a runbook"))
 
 _COMMAND_HELP = (
-    ("help WORDS", "what you can request, or the details of one runbook or command"),
+    ("help", "what you can do, by purpose and by host; help commands lists all commands"),
+    ("help WORDS", "the details of one runbook, of a subject such as zfs, or of a command"),
     ("privately WORDS HOST…", "a check that only you see in chat; log and web pages record it"),
     ("runs [HOST] [TEXT]", "the newest runs, on a host, or with a text such as 203.0.113.9"),
     ("changed 1h|02:00 [±30m] [HOST]", "what changed in the last hour, or around 02:00"),
@@ -171,31 +162,16 @@ def render_page_link(notice: str, url: str) -> Message:
     return Message(format_notification(notice), [rich_text(line)])
 
 
-def render_overview(
-    runbooks: Sequence[type[AnyRunbook]], added: Sequence[tuple[str, str]] = ()
-) -> Message:
-    """List the runbooks that this person can request, and the commands.
-
-    added: the help of features' commands.
-    """
-    if runbooks:
-        entries = [_render_runbook_entry(runbook) for runbook in runbooks[:_MAX_RUNBOOKS]]
-        parts = [rich_text_section(bold("You can request")), bullet_list(*entries)]
-        if others := ", ".join(runbook.words for runbook in runbooks[_MAX_RUNBOOKS:]):
-            parts.append(rich_text_section(f"And: {others}"))
-    else:
-        parts = [
-            rich_text_section(bold("You cannot request anything: no host or no rule allows it."))
-        ]
-    entries = (*_COMMAND_HELP, *added)
-    commands = [_render_command(usage, purpose) for usage, purpose in entries]
+def render_commands(added: Sequence[tuple[str, str]] = ()) -> Message:
+    """List the commands. added: the help of features' commands."""
+    commands = [_render_command(usage, purpose) for usage, purpose in (*_COMMAND_HELP, *added)]
     reason = ["Add ", code("because …"), " to give a reason, which approvers see."]
-    parts += [
+    parts = [
         rich_text_section(bold("Commands")),
         bullet_list(*commands),
         rich_text_section(*reason),
     ]
-    return Message("Keyturn help", [rich_text(*parts), *([_FIND_BLOCK] if runbooks else [])])
+    return Message("Commands", [rich_text(*parts), _FIND_BLOCK])
 
 
 def render_suggestion(typed: str, *, has_form: bool) -> Message:
@@ -203,26 +179,15 @@ def render_suggestion(typed: str, *, has_form: bool) -> Message:
     command = f"{COMMAND} {typed}"
     line = rich_text_section("Nothing was requested. Type ", code(shorten_text(command, 2900)))
     notification = format_notification(f"Nothing was requested. Type {command}")
-    if not has_form or len(typed) > _MAX_BUTTON_VALUE_LENGTH:
+    if not has_form or not fits_button([typed]):
         return Message(notification, [rich_text(line)])
     return Message(notification, [rich_text(line), _render_form_button(typed)])
-
-
-def render_find_reply(text: str) -> Message:
-    """Return a text with a button that opens the choice of all runbooks."""
-    reply = build_text_reply(text)
-    return Message(reply.text, [*reply.blocks, _FIND_BLOCK])
 
 
 def render_runbook_family(prefix: str, runbooks: Sequence[type[AnyRunbook]]) -> Message:
     """List the runbooks that begin with *prefix*, each with a button that opens its form."""
     buttons = [
-        button(
-            one.words,
-            action=f"{FORM_ACTION}-{n}",
-            value=one.words,
-            label=f"Open the form of {one.words}",
-        )
+        build_form_button(one.words, one.words, n=n)
         for n, one in enumerate(runbooks[:_MAX_BUTTONS])
     ]
     title = f"Runbooks that begin with “{prefix}”"
@@ -232,8 +197,8 @@ def render_runbook_family(prefix: str, runbooks: Sequence[type[AnyRunbook]]) -> 
     return Message(format_notification(title), [listed, actions("family", *buttons)])
 
 
-def render_runbook_help(runbook: type[AnyRunbook]) -> Message:
-    """Show the purpose, usage and fields of one runbook."""
+def render_runbook_help(runbook: type[AnyRunbook], typed: str = "") -> Message:
+    """Show the purpose, usage and fields of one runbook. typed: the request, for its form."""
     fields = [
         [
             code(form_field.name),
@@ -252,17 +217,22 @@ def render_runbook_help(runbook: type[AnyRunbook]) -> Message:
         parts.append(rich_text_section(*text_with_code(f"Undo {runbook.undo}.")))
     return Message(
         format_notification(f"Usage of {runbook.words}"),
-        [rich_text(*parts), _render_form_button(runbook.words)],
+        [rich_text(*parts), _render_form_button(typed or runbook.words)],
     )
 
 
-def render_invalid_values(runbook: type[AnyRunbook], problem: InvalidValuesError) -> Message:
-    """List all invalid values, with the usage of the runbook."""
+def render_invalid_values(
+    runbook: type[AnyRunbook], problem: InvalidValuesError, typed: str = ""
+) -> Message:
+    """List all invalid values, with the usage of the runbook and its form.
+
+    typed: the request with the valid values, for the form.
+    """
     problems = [[code(name), f" {text}"] for name, text in problem.problems.items()]
     parts = [rich_text_section(bold("Request not sent:")), bullet_list(*problems)]
     return Message(
         format_notification(f"Request not sent: {problem}"),
-        [rich_text(*parts), *render_runbook_help(runbook).blocks],
+        [rich_text(*parts), *render_runbook_help(runbook, typed).blocks],
     )
 
 
@@ -311,10 +281,7 @@ def _render_command(usage: str, purpose: str) -> list[Inline]:
 
 def _render_form_button(typed: str) -> Block:
     """Render the button that opens the form of a request, with its values."""
-    label = f"Open the form of {typed}"
-    return actions(
-        "fill", button("Open form", action=f"{FORM_ACTION}-0", value=typed, label=label)
-    )
+    return actions("fill", build_form_button("Open form", typed))
 
 
 def _render_runbook_entry(runbook: type[AnyRunbook]) -> list[Inline]:

@@ -40,6 +40,7 @@ from bot.slack.run_message import (
     TOO_LONG,
     build_irreversible_dialog,
     can_show_plan,
+    render_card,
     render_page_hint,
     render_plan,
     render_schedule,
@@ -64,6 +65,8 @@ class PendingPlan:
 
     run: int
     host: str
+    is_check: bool = False
+    """Whether it is a private check, whose report is shown instead of a plan."""
 
     @property
     def notice(self) -> str:
@@ -74,7 +77,7 @@ class PendingPlan:
 def create_pending_plan(run: Run) -> PendingPlan:
     """Return what to wait for after a request for a plan."""
     hosts = format_count(len(run.hosts), "host") if run.hosts else run.host
-    return PendingPlan(run.id, hosts)
+    return PendingPlan(run.id, hosts, is_check=run.kind == "check")
 
 
 def render_reading(pending: PendingPlan, note: str = "") -> View:
@@ -98,8 +101,10 @@ def render_plan_view(run_view: SlackRunView, channel: str) -> View:
 
 
 def render_plan_message(run_view: SlackRunView) -> Message:
-    """Render a plan with the buttons that request or discard it."""
+    """Render a plan with the buttons that request or discard it, or the report of a check."""
     run = run_view.run
+    if run.kind == "check":
+        return render_card(run_view, buttons=False)
     if run.state is not State.PLANNED:
         return build_outcome_reply(run)
     blocks = _render_plan_blocks(run_view)

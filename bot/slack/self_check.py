@@ -281,9 +281,8 @@ def _check_scopes(granted_scopes: str) -> CheckResult:
     if more := sorted(granted - wanted):
         return create_warning_result("scopes", f"{', '.join(more)} not needed: remove them")
     if without := sorted(optional - granted):
-        return create_ok_result(
-            "scopes", f"are complete, without the optional {', '.join(without)}"
-        )
+        lost = "; ".join(f"{scope} ({manifest.LOST_WITHOUT[scope]})" for scope in without)
+        return create_ok_result("scopes", f"are complete, without the optional {lost}")
     return create_ok_result("scopes", "are complete, with the optional ones")
 
 
@@ -330,14 +329,7 @@ async def _check_channel(client: AsyncWebClient, channel: str, purpose: str) -> 
     try:
         answer = await client.conversations_info(channel=channel)
     except SlackApiError as error:
-        cause = _CHANNEL_ERROR_MESSAGES.get(get_error_cause(error))
-        if cause is None:
-            return create_error_result(
-                about, f"{purpose}: {_describe_failure(error, f'check {_APP_SETTINGS_HINT}')}"
-            )
-        return create_error_result(
-            about, f"{purpose}: {cause}: type /invite @Keyturn there, or set another channel"
-        )
+        return _explain_channel_error(about, purpose, error)
     except _CONNECTION_ERRORS as error:
         return create_error_result(about, f"{purpose}: {_describe_failure(error, 'try again')}")
     found = cast("Mapping[str, Any]", answer.get("channel") or {})
@@ -348,7 +340,32 @@ async def _check_channel(client: AsyncWebClient, channel: str, purpose: str) -> 
         return create_error_result(
             about, f"{purpose}: the bot is not in {name}: type /invite @Keyturn there"
         )
+    if found.get("is_ext_shared") or found.get("is_pending_ext_shared"):
+        return create_warning_result(
+            about,
+            f"{purpose}: {name} is shared with another organisation, whose people see its cards: "
+            "set a channel of your own",
+        )
     return create_ok_result(about, f"{purpose}: the bot is in {name}")
+
+
+def _explain_channel_error(about: str, purpose: str, error: SlackApiError) -> CheckResult:
+    code = get_error_cause(error)
+    if code == "missing_scope":
+        needed = str(cast("object", error.response.get("needed") or "channels:read"))
+        return create_warning_result(
+            about,
+            f"{purpose}: cannot be checked without the optional scope {needed}: add the scope, or "
+            "look whether the bot is in it",
+        )
+    cause = _CHANNEL_ERROR_MESSAGES.get(code)
+    if cause is None:
+        return create_error_result(
+            about, f"{purpose}: {_describe_failure(error, f'check {_APP_SETTINGS_HINT}')}"
+        )
+    return create_error_result(
+        about, f"{purpose}: {cause}: type /invite @Keyturn there, or set another channel"
+    )
 
 
 def _describe_failure(error: Exception, fix: str) -> str:

@@ -203,7 +203,18 @@ def test_doctor_reports_that_the_token_belongs_to_another_workspace(clinic: Clin
     [
         ({"im:write"}, set[str](), "error", "im:write missing"),
         (set[str](), {"admin"}, "warning", "admin"),
-        ({"im:history"}, set[str](), "ok", "without the optional im:history"),
+        (
+            {"im:history"},
+            set[str](),
+            "ok",
+            "without the optional im:history (messages to Keyturn itself are not answered)",
+        ),
+        (
+            {"files:write", "channels:history"},
+            set[str](),
+            "ok",
+            "files:write (long output is cut in chat, and whole on the page of its run)",
+        ),
     ],
 )
 def test_doctor_compares_the_scopes_of_the_bot_token_with_the_manifest(
@@ -226,6 +237,13 @@ def test_doctor_reports_a_channel_without_the_bot_archived_or_missing(clinic: Cl
     assert "archived" in clinic.about(f"channel {CHANNEL}").message
     clinic.set(SLACK_CHANNEL="C0NOWHERE")
     assert "it does not exist, or is private" in clinic.about("channel C0NOWHERE").message
+
+
+def test_doctor_warns_of_a_channel_that_another_organisation_shares(clinic: Clinic):
+    clinic.slack.workspace.channel(CHANNEL).shared = True
+    finding = clinic.about(f"channel {CHANNEL}")
+    assert finding.level == "warning"
+    assert "shared with another organisation" in finding.message
 
 
 @pytest.mark.parametrize(

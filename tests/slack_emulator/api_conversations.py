@@ -28,7 +28,7 @@ def channel_json(call: Call, channel: Channel) -> Json:
         "is_private": channel.kind != "channel",
         "is_archived": channel.archived,
         "is_member": inside,
-        "is_ext_shared": False,
+        "is_ext_shared": channel.shared,
         "is_org_shared": False,
         "topic": {"value": channel.topic},
         "purpose": {"value": ""},

@@ -27,6 +27,8 @@ class Channel:
     topic: str = ""
     members: set[str] = field(default_factory=set[str])
     archived: bool = False
+    # With another organisation.
+    shared: bool = False
 
     @property
     def direct(self) -> bool:

@@ -18,7 +18,8 @@ _OURS = re.compile(
     r'rel="noopener noreferrer nofollow">Open|<span class="mention">#C0[A-Z]+'
 )
 _OUR_LINK = re.compile(r"https://keyturn\.example\.com/[\w/?=.-]*", re.ASCII)
-_OUR_PEOPLE = re.compile(r"U0(DORA|OLGA|ADAM|STAN)", re.ASCII)
+# NOBODY is not in the policy, and asks for access.
+_OUR_PEOPLE = re.compile(r"U0(DORA|OLGA|ADAM|STAN|NOBODY)", re.ASCII)
 _TAG = re.compile(r"<[^/][^<>]*>[^<]*")
 _ACTING = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _PREFORMATTED = "rich_text_preformatted"

@@ -24,6 +24,12 @@ from tests.toy import SetSwitch
 _numbers = itertools.count(1)
 
 
+NO_RAID = (
+    'forbid (principal, action == Action::"request", resource)\n'
+    'when { context.runbook == "raid check" };\n'
+)
+
+
 class Walk:
     """Does all that can be done in chat. typed: what is free text, as Slack escapes it."""
 
@@ -45,6 +51,7 @@ class Walk:
         await self.glass()
         await self.homes()
         await self.mentions()
+        await self.access()
         await self.troubles()
         await self.brakes()
         await self.reasons()
@@ -238,11 +245,32 @@ class Walk:
             await self.chat.settle()
 
     async def mentions(self) -> None:
-        for text in ("SAID", "toy echo lb1 SAID because SAID", "toy SAID", "who SAID"):
+        rules = self.chat.harness.policies.path / "policy.cedar"
+        rules.write_text(f"{rules.read_text()}\n{NO_RAID}")
+        for text in (
+            *("SAID", "toy echo lb1 SAID because SAID", "toy SAID", "who SAID", "lb1", "???"),
+            *(
+                "qqqq *O*",
+                "toy set lb1 -x because SAID",
+                "zzz SAID",
+                "raid of lb1",
+                "ban dora because SAID",
+                "switch name SAID on lb1",
+                "echo lb1 - SAID",
+            ),
+        ):
             for user in ("U0DORA", "U0NOBODY"):
-                raw = payloads.mention(f"<@U0KEYTURN> {text}".replace("SAID", SAID), user)
+                typed = text.replace("SAID", SAID).replace("BRIEF", BRIEF)
+                raw = payloads.mention(f"<@U0KEYTURN> {typed}", user)
                 await self.chat.send(raw)
                 await self.chat.settle()
+
+    async def access(self) -> None:
+        """Have an unknown person ask for access."""
+        await self.chat.send(payloads.direct_message("help", "U0NOBODY"))
+        await self.chat.settle()
+        shown = next(one for one in self.chat.slack.posted if "ask-access" in one.buttons)
+        await self.chat.press("ask-access", "U0NOBODY", message=shown)
 
     async def troubles(self) -> None:
         """Have hosts fail with words of theirs, and click what decides nothing."""
@@ -318,6 +346,8 @@ class Walk:
         name = [one for one in self.chat.slack.views if one.startswith("V")][-1]
         await self._in_form("block_actions", name, {"host": "lb1"}, actions=[_chosen("lb1")])
         await self._in_form("view_submission", name, {"host": "lb1"})
+        looked = {"block_id": "what-lb1", "action_id": "form-value", "value": "echo"}
+        await self._in_form("block_suggestion", name, {}, **looked)
         await self._in_form("view_submission", name, {"host": "lb1", "what-lb1": "toy echo"})
 
 

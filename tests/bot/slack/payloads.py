@@ -166,6 +166,22 @@ def mention(text: str, user: str = "U0DORA", **other: str) -> bytes:
     return _enveloped(f"EvMention{number}", inner | {"ts": ts, "event_ts": ts} | other)
 
 
+def direct_message(text: str, user: str = "U0DORA", **other: str) -> bytes:
+    """Write to the bot in its direct messages. other: such as its thread_ts or subtype."""
+    number = next(_numbers)
+    ts = f"1700000000.{number:06d}"
+    inner = {
+        "type": "message",
+        "channel_type": "im",
+        "user": user,
+        "text": text,
+        "channel": f"D{user[1:]}",
+        "ts": ts,
+        "event_ts": ts,
+    }
+    return _enveloped(f"EvDirect{number}", inner | other)
+
+
 def shared_link(
     *urls: str, user: str = "U0DORA", channel: str = "C0OPS", source: str = "conversations_history"
 ) -> bytes:

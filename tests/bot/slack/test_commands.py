@@ -48,13 +48,38 @@ async def test_who_command_loads_the_policy_once(chat: Chat, monkeypatch: pytest
     assert len(looks) == 1
 
 
-@pytest.mark.parametrize("text", ["", "help", "  HELP  "])
-async def test_help_lists_permitted_runbooks_with_their_usage(chat: Chat, text: str):
-    shown = words(await chat.type(text))
-    assert "/keyturn toy set HOST NAME VALUE" in shown
-    assert "Set one switch." in shown
-    assert "because …" in shown
+HELLOS = ("", "help", "  HELP  ", "?", "hi", "Hello!", "help.")
+
+
+@pytest.mark.parametrize("text", HELLOS)
+async def test_help_is_one_screen_with_a_button_for_each_purpose_and_host(chat: Chat, text: str):
+    answer = await chat.type(text)
+    blocks = {block.get("block_id"): block for block in answer.json["blocks"]}
+    values = {name: [one["value"] for one in blocks[name]["elements"]] for name in SCREEN}
+    assert "help toy" in values["purposes"]
+    assert values["hosts"][:2] == ["anything lb1", "anything lb2"]
+    assert values["rest"] == ["anything", "changed 24h", "runs", "who"]
+    assert len(answer.json["blocks"]) <= 8
     assert chat.slack.posted == []
+
+
+SCREEN = ("purposes", "hosts", "rest")
+
+
+async def test_help_begins_with_the_last_and_most_frequent_own_requests(chat: Chat):
+    for text in ("toy show lb2", "toy show lb2", "toy show lb1", "toy set lb1 lamp on"):
+        await chat.type(text)
+    await chat.type("toy show web1", "U0OLGA")
+    answer = await chat.type("help")
+    [recent] = [one for one in answer.json["blocks"] if one.get("block_id") == "recent"]
+    typed = [one["value"] for one in recent["elements"]]
+    assert typed == ["toy set lb1 lamp on", "toy show lb2", "toy show lb1"]
+
+
+async def test_help_commands_lists_every_command_with_its_usage(chat: Chat):
+    shown = words(await chat.type("help commands"))
+    assert "/keyturn approve N PLAN" in shown
+    assert "because …" in shown
 
 
 async def test_help_hides_runbooks_that_the_policy_forbids(chat: Chat):
@@ -64,8 +89,14 @@ async def test_help_hides_runbooks_that_the_policy_forbids(chat: Chat):
         + 'forbid (principal == Person::"dora", action == Action::"request", resource)\n'
         + 'when { context.runbook == "toy break" };\n'
     )
-    assert "toy break" not in words(await chat.type("help", "U0DORA"))
-    assert "toy break" in words(await chat.type("help", "U0OLGA"))
+    [dora, olga] = [
+        next(line for line in list_texts((await chat.type("help", user)).json) if "break" in line)
+        if user == "U0OLGA"
+        else " ".join(list_texts((await chat.type("help", user)).json))
+        for user in ("U0DORA", "U0OLGA")
+    ]
+    assert "break" not in dora
+    assert "break" in olga
 
 
 @pytest.mark.parametrize("text", ["help toy set", "help Toy Set", "help toy set lb1"])
@@ -113,11 +144,15 @@ async def test_second_host_argument_is_refused_with_the_comma_syntax(chat: Chat)
     assert "'lb2' is a host: name several with commas, as in toy show lb1,lb2" in answer.text
 
 
-@pytest.mark.parametrize("text", ["toy st lb1 lamp on", "help toy st"])
-async def test_mistyped_runbook_suggests_the_nearest(chat: Chat, text: str):
+@pytest.mark.parametrize("text", ["toy st lb1 lamp on", "toy sett lb1 lamp on"])
+async def test_mistyped_runbook_is_offered_with_its_values(chat: Chat, text: str):
     answer = await chat.type(text)
-    assert "Did you mean" in answer.text
-    assert "toy set" in answer.text
+    assert re.search(r"Do you mean .*\? toy set lb1 lamp on\b", answer.text)
+    assert chat.harness.list_entry_kinds() == []
+
+
+async def test_help_with_a_mistyped_runbook_suggests_the_nearest(chat: Chat):
+    assert "toy set" in (await chat.type("help toy st")).text
 
 
 async def test_unknown_words_point_to_the_help_command(chat: Chat):
@@ -152,7 +187,6 @@ async def test_request_names_all_invalid_values_at_once(chat: Chat):
         ("withdraw 7", "There is no run 7."),
         ("aprove 7 0123456789", "Unknown command 'aprove': did you mean /keyturn approve?"),
         ("withdra", "did you mean /keyturn withdraw?"),
-        ("toy sett lb1 lamp on", "Did you mean: toy set"),
         ("runs lb9", "No run contains 'lb9', and there is no host 'lb9' in the inventory: did"),
         ("runs lb1 203.0.113.9", "No run contains '203.0.113.9'"),
     ],
@@ -524,12 +558,24 @@ async def test_card_names_the_freeze_that_holds_the_run_after_approval(chat: Cha
     assert "on hold after approval: the edge is frozen until <!date^7258118400^" in frozen
 
 
-async def test_privately_command_sends_the_check_result_by_direct_message(chat: Chat):
+async def test_privately_command_answers_where_it_was_typed_and_keeps_it_in_direct_messages(
+    chat: Chat,
+):
     await chat.type("privately toy show lb1 because I wonder", "U0DORA")
     assert chat.run().runbook == "toy show"
     assert chat.run().state is State.SUCCEEDED
-    assert {posted.channel for posted in chat.slack.posted} == {"D0DORA"}
+    [answer] = [posted for posted in chat.slack.posted if posted.channel == "C0OPS"]
+    assert answer.seen_by == "U0DORA"
+    assert "Succeeded: toy show lb1" in answer.words
+    assert answer.buttons == {}
+    others = [posted for posted in chat.slack.posted if posted is not answer]
+    assert {posted.channel for posted in others} == {"D0DORA"}
     assert "requested" in chat.harness.list_entry_kinds()
+
+
+async def test_private_check_typed_in_direct_messages_is_answered_by_its_card_only(chat: Chat):
+    await chat.type("privately toy show lb1", "U0DORA", "D0DORA")
+    assert {(one.channel, one.seen_by) for one in chat.slack.posted} == {("D0DORA", "")}
 
 
 @pytest.mark.parametrize(

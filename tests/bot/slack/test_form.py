@@ -88,6 +88,10 @@ class OpenForm:
         await self.chat.settle()
 
     async def suggest(self, block: str, typed: str, **values: str) -> list[str]:
+        options = await self.suggest_options(block, typed, **values)
+        return [option["value"] for option in options]
+
+    async def suggest_options(self, block: str, typed: str, **values: str) -> list[dict[str, Any]]:
         payload = payloads.in_view(
             "block_suggestion",
             self.payload(values),
@@ -97,7 +101,7 @@ class OpenForm:
             value=typed,
         )
         answer = await self.chat.send(payloads.interaction(payload))
-        return [option["value"] for option in answer.json["options"]]
+        return answer.json["options"]
 
     async def submit(self, **values: str) -> Answer:
         payload = payloads.in_view("view_submission", self.payload(values), self.user)
@@ -337,10 +341,8 @@ async def test_message_shortcut_offers_runbooks_for_hosts_named_in_the_message(c
     [made] = chat.slack.views
     shown = OpenForm(chat, made, "U0DORA")
     assert shown.choices("host") == ["lb2", "lb1"]
-    groups = shown.inputs["what-lb2"]["element"]["option_groups"]
-    by_word = {group["label"]["text"]: group["options"] for group in groups}
-    assert list(by_word) == sorted(by_word)
-    descriptions = {one["value"]: one["description"]["text"] for one in by_word["toy"]}
+    found = await shown.suggest_options("what-lb2", "toy s")
+    descriptions = {one["value"]: one["description"]["text"] for one in found}
     assert descriptions["toy show"].startswith("Check: ")
     assert descriptions["toy set"] == "Change: Set one switch."
 
@@ -366,16 +368,36 @@ async def test_message_shortcut_offers_all_hosts_when_the_message_names_none(cha
 
 async def test_help_button_opens_the_search_for_runbooks(chat: Chat):
     answer = await chat.type("help")
-    [find] = [one for block in answer.json["blocks"] for one in block.get("elements", ())][-1:]
+    [rest] = [block for block in answer.json["blocks"] if block.get("block_id") == "rest"]
+    find = rest["elements"][0]
     assert find["text"]["text"] == "Find a runbook"
     shown = await press_form_button(chat, find)
     assert shown.inputs["host"]["optional"] is True
-    groups = shown.inputs["what-"]["element"]["option_groups"]
-    assert "toy tune" in [one["value"] for group in groups for one in group["options"]]
+    assert "toy tune" in await shown.suggest("what-", "tune")
     # Without a host, the form of the runbook offers all hosts that one may choose.
     answer = await shown.submit(**{"what-": "toy tune"})
     chat.slack.views[shown.id] = answer.json["view"]
     assert (shown.view["title"]["text"], shown.choices("host")) == ("toy tune", ["lb1", "lb2"])
+
+
+@pytest.mark.parametrize(
+    ("typed", "first"),
+    [
+        ("unblock", "abusers clear"),
+        ("unblo", "agents unblock"),
+        ("disk", "disk io"),
+        ("who changed", "host changes"),
+        ("certificate", "cert check"),
+    ],
+)
+async def test_chooser_finds_runbooks_by_purpose(chat: Chat, typed: str, first: str):
+    rules = chat.harness.policies.path / "policy.cedar"
+    rules.write_text('permit (principal, action == Action::"request", resource);\n')
+    payload = payloads.message_action("about-host", "hello", "U0DORA")
+    await chat.send(payloads.interaction(payload))
+    await chat.settle()
+    [made] = chat.slack.views
+    assert first in (await OpenForm(chat, made, "U0DORA").suggest("what-", typed))[:3]
 
 
 async def mention_bot(chat: Chat, text: str, user: str = "U0DORA", **other: str) -> Posted:
@@ -421,14 +443,16 @@ async def test_bot_mention_suggests_a_command_and_opens_its_filled_form(chat: Ch
     [
         # Slack shows an ephemeral message in a thread only if there is one.
         ("toy tune lb1 lamp <@U0KEYTURN>", "/keyturn toy tune lb1 lamp", ["ask-0"]),
-        ("<@U0KEYTURN> /keyturn runs lb1", "/keyturn runs lb1", []),
+        ("<@U0KEYTURN> /keyturn runs lb1", "No run matches.", []),
+        ("<@U0KEYTURN> deny", "/keyturn deny", []),
         ("<@U0KEYTURN> toy set lb* lamp on", "/keyturn toy set lb* lamp on", []),
         ("<@U0KEYTURN> toy tune", "/keyturn toy tune HOST NAME", ["ask-0"]),
         ("<@U0KEYTURN> toy tune lb1", "Request not sent:", ["ask-0"]),
-        ("<@U0KEYTURN> abusers lb1", "begin with “abusers”", ["ask-0", "ask-1"]),
-        ("<@U0KEYTURN> ty tune lb1", "Did you mean: toy tune", ["ask-0"]),
-        ("<@U0KEYTURN>", "The request is missing", ["ask-0"]),
-        ("<@U0KEYTURN> toy 'tune", "A quotation mark is not closed", []),
+        ("<@U0KEYTURN> abusers lb1", "/keyturn abusers tables lb1", ["ask-0", "ask-1"]),
+        ("<@U0KEYTURN> abusers", "begin with “abusers”", ["ask-0", "ask-1"]),
+        ("<@U0KEYTURN> toi tune lb1", "/keyturn toy tune lb1 NAME", ["ask-0"]),
+        ("<@U0KEYTURN>", "By purpose", ["read-0"]),
+        ("<@U0KEYTURN> toy 'tune", "A quotation mark is not closed", ["ask-0"]),
     ],
 )
 async def test_bot_mention_is_answered_with_command_usage_or_error(
@@ -443,7 +467,7 @@ async def test_bot_mention_by_an_unknown_account_is_refused_and_by_a_bot_ignored
     text = "<@U0KEYTURN> toy tune lb1 lamp"
     answer = await mention_bot(chat, text, "U0NOBODY")
     assert "does not know your Slack account" in answer.words
-    assert answer.buttons == {}
+    assert list(answer.buttons) == ["ask-access"]
     await chat.send(payloads.mention(text, "U0ROBOT", bot_id="B0ROBOT"))
     await chat.settle()
     assert chat.slack.posted == [answer]

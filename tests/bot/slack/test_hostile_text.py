@@ -155,9 +155,11 @@ def test_hostile_text_is_escaped_in_everything_sent_to_slack(
     seen = Seen()
     seen.watch(monkeypatch)
     sent = walk(tmp_path)
-    assert [act for one in sent for act in find_active_markup(one)] == []
+    acts = [act for one in sent for act in find_active_markup(one)]
+    assert acts == [], acts
     # The walk has been everywhere, and with hostile text wherever there could be any.
-    assert [name for name, place in _places().items() if place not in seen.drew] == []
+    missing = [name for name, place in _places().items() if place not in seen.drew]
+    assert missing == [], missing
     assert {source for source, place in _escapes() if place not in seen.escaped} == TRUSTED_TEXTS
 
 

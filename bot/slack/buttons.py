@@ -1,0 +1,46 @@
+"""Buttons below answers: they open a filled form, or show what a command would. Pure."""
+
+from collections.abc import Iterable
+
+from bot.slack.aliases import COMMAND
+from bot.slack.blocks import Element, button, shorten_text
+
+# Opens the form of the runbook that its value names.
+FORM_ACTION = "ask"
+# In place of a runbook: opens the choice of all of them, for the host behind it if there is one.
+ANY_RUNBOOK = "anything"
+# Shows what the command that its value holds would show.
+READ_ACTION = "read"
+# Asks the administrators to add the person.
+ASK_ACCESS = "ask-access"
+# The commands that change nothing, so that a click or a message in plain words may run them.
+READING_WORDS = frozenset({"help", "runs", "run", "changed", "who", "freeze", "freezes", "can-i"})
+MAX_VALUE_LENGTH = 2000
+_MAX_TEXT_LENGTH = 60
+
+
+def build_form_button(text: str, typed: str, *, n: int = 0, main: bool = False) -> Element:
+    """Return a button that opens the form of a typed request, with its values."""
+    built = button(
+        shorten_text(text, _MAX_TEXT_LENGTH),
+        action=f"{FORM_ACTION}-{n}",
+        value=typed,
+        label=f"Open the form of {typed}",
+    )
+    return built | ({"style": "primary"} if main else {})
+
+
+def build_chooser_button(text: str, *, host: str = "", n: int = 0) -> Element:
+    """Return a button that opens the choice of a runbook."""
+    value = f"{ANY_RUNBOOK} {host}".strip()
+    return button(text, action=f"{FORM_ACTION}-{n}", value=value, label=text)
+
+
+def build_read_button(text: str, command: str, *, n: int = 0) -> Element:
+    """Return a button that shows what a command would show."""
+    return button(text, action=f"{READ_ACTION}-{n}", value=command, label=f"{COMMAND} {command}")
+
+
+def fits_button(typed: Iterable[str]) -> bool:
+    """Return whether each typed request fits into a button."""
+    return all(len(one) <= MAX_VALUE_LENGTH for one in typed)
