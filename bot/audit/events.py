@@ -1039,6 +1039,45 @@ class EverythingResumed(_WithReason, kind="everything resumed"):
     stopped_at: int
 
 
+class FreezeOrdered(
+    _WithReason,
+    kind="freeze ordered",
+    shown=EventText("Changes frozen by {who}: {what}", _REASON, Tone.WARNING, "clock"),
+):
+    """Changes of some hosts wait until a time, or until the freeze is ended."""
+
+    freeze: int
+    what: str
+    hosts: tuple[str, ...]
+    areas: tuple[str, ...]
+    until: int
+    source: str
+
+
+class FreezeEnded(
+    _WithReason,
+    kind="freeze ended",
+    shown=EventText("Freeze {freeze} ended early by {who}", _REASON, Tone.INFO, "check"),
+):
+    """A person ended a freeze before its time."""
+
+    freeze: int
+    what: str
+    ordered_by: PersonId
+    until: int
+    source: str
+
+
+class FreezeRefused(
+    _WithReason,
+    kind="freeze refused",
+    shown=EventText("Freeze refused for {who}", _REASON, Tone.WARNING, "ban"),
+):
+    """A person tried to freeze changes or to end a freeze, and may not."""
+
+    what: str
+
+
 class Banned(_WithReason, kind="banned", revokes="banned_person"):
     """A person can do nothing until the ban is lifted."""
 

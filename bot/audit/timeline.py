@@ -201,7 +201,7 @@ def _build_run_event(
 
 
 def _count_matching_hosts(run: Run, host_pattern: str) -> int:
-    return sum(_matches_any_pattern(one, host_pattern) for one in (run.hosts or (run.host,)))
+    return sum(_matches_any_pattern(one, host_pattern) for one in run.target_hosts)
 
 
 def describe_event(

@@ -80,11 +80,7 @@ SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("policy", "bot.cli.policy:policy_commands",
             "Validate and explain the policy, and compare it with another."),
     ),
-    "Schedules": (
-        CommandEntry("freeze", "bot.cli.history:freeze_commands",
-            "Show freezes: times in which changes are on hold. freezes.yaml of the policy has "
-            "them."),
-    ),
+    "Schedules": (),
     "Emergency": (
         CommandEntry("stop", "bot.cli.stop:stop_runs",
             "Stop one run, everything, or agent NAME, before the next step or host."),

@@ -1,4 +1,4 @@
-"""`keyturn changed`, `pending`, `freeze` and `views`."""
+"""`keyturn changed`, `pending` and `views`."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -13,11 +13,9 @@ from bot.cli.client import (
 )
 from bot.cli.completion import complete
 from bot.cli.formatting import format_counter_proposal
-from bot.cli.sections import CommandGroup
 from bot.cli.terminal import (
     format_time,
     print_result,
-    print_table,
 )
 
 
@@ -74,30 +72,6 @@ def list_pending_runs(service: ServiceClient) -> None:
         lines.append(f"        another person must review it by {format_time(one['due_at'])}")
         lines.append(f"        keyturn review {one['run']} --findings …")
     print_result(result, lines, empty_message="Nothing pending.")
-
-
-@click.group("freeze", cls=CommandGroup)
-def freeze_commands() -> None:
-    """Show freezes: times in which changes are on hold. freezes.yaml of the policy has them."""
-
-
-@freeze_commands.command("list")
-@pass_service
-def list_freezes(service: ServiceClient) -> None:
-    """List active and upcoming freezes."""
-    found = service.get("/policy")["freezes"]
-    rows = [
-        (
-            "active" if one["active"] else "upcoming",
-            format_time(one["begins_at"]),
-            format_time(one["ends_at"]),
-            one["name"],
-            one["sentence"],
-        )
-        for one in found
-    ]
-    headings = ("STATE", "BEGINS", "ENDS", "NAME", "HOLDS")
-    print_table(found, headings, rows, empty_message="No freezes.")
 
 
 @click.command("views")

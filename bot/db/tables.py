@@ -673,6 +673,22 @@ drift_key = Table(
     Index(None, "state"),
 )
 
+# Freezes that people ordered. hosts and areas: separated by commas; "" for all. ended_at: when a
+# person ended it before its time.
+ordered_freeze = Table(
+    "ordered_freeze",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("hosts", Text, nullable=False),
+    Column("areas", Text, nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("begins_at", BigInteger, nullable=False),
+    Column("ends_at", BigInteger, nullable=False),
+    Column("ended_at", BigInteger),
+    Index(None, "ends_at"),
+)
+
 # What was read from the calendars of people on duty. source: a digest of where; shifts: JSON;
 # error: why it could not be read since, or "". mac: covers the whole row; see bot.auth.row_mac.
 oncall_reading = Table(

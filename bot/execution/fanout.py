@@ -163,11 +163,11 @@ def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run
         counted = gate.authorise_run(context, tx, parent, policy)
     except gate.GateRefused as refusal:
         return gate.end_refused_run(context, tx, parent, refusal)
-    freeze = gate.find_blocking_freeze(tx, parent, policy)
+    freeze = gate.find_blocking_freeze(tx, parent, counted.policy)
     if freeze is not None:
         gate.record_waiting(tx, parent, freeze)
         return parent
-    gate.record_review_requirement(context, tx, parent, policy, counted)
+    gate.record_review_requirement(tx, parent, counted)
     starting = runs.move_run(tx, parent, State.STARTING)
     change_log.append_entry(tx, events.Started(digest=parent.digest), run=parent)
     return runs.move_run(tx, starting, State.RUNNING, started_at=tx.now)

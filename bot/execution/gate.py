@@ -82,7 +82,7 @@ def claim_run(context: WorkflowContext, number: int) -> ClaimedRun | None:
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
-        held = _find_hold(context, tx, run, policy, counted)
+        held = _find_hold(context, tx, run, counted)
         if held is not None:
             record_waiting(tx, run, held)
             return None
@@ -144,7 +144,7 @@ def pass_gate(
         except GateRefused as refusal:
             end_refused_run(context, tx, run, refusal)
             return None
-        held = _find_hold(context, tx, run, policy, counted)
+        held = _find_hold(context, tx, run, counted)
         if held is not None:
             release_host_lock(context, tx, run)
             record_waiting(tx, runs.move_run(tx, run, State.QUEUED), held)
@@ -158,7 +158,7 @@ def pass_gate(
         if run.grant_id is not None:
             standing_grants.use_grant(tx, run)
         if run.parent is None:
-            record_review_requirement(context, tx, run, policy, counted)
+            record_review_requirement(tx, run, counted)
         running = runs.move_run(tx, run, State.RUNNING, started_at=tx.now)
         change_log.append_entry(
             tx,
@@ -175,9 +175,10 @@ def pass_gate(
 
 
 def _find_hold(
-    context: WorkflowContext, tx: Transaction, run: Run, policy: Policy, counted: ApprovalCount
+    context: WorkflowContext, tx: Transaction, run: Run, counted: ApprovalCount
 ) -> Waiting | None:
     """Return the freeze or the witnesses for which an approved run waits; None to go on."""
+    policy = counted.policy
     freeze = find_blocking_freeze(tx, run, policy)
     if freeze is not None:
         return freeze
@@ -191,8 +192,11 @@ def _find_hold(
 
 
 def find_blocking_freeze(tx: Transaction, run: Run, policy: Policy) -> Waiting | None:
-    """Return the freeze that holds the run; None if none does, or break-glass is active."""
-    freeze = policy.find_freeze(host=run.host, runbook=run.runbook, now=tx.now)
+    """Return the freeze that holds the run; None if none does, or break-glass is active.
+
+    policy: with the facts of now, as authorise_run() returns it.
+    """
+    freeze = policy.find_freeze(run.target_hosts, runbook=run.runbook, now=tx.now)
     is_bypassed = freeze and break_glass_rules.is_break_glass_active(tx, policy, run)
     return None if is_bypassed else freeze
 
@@ -250,9 +254,7 @@ def may_send_again(context: WorkflowContext, run_before: Run, held_lease: HeldLe
         return True
 
 
-def record_review_requirement(
-    context: WorkflowContext, tx: Transaction, run: Run, policy: Policy, counted: ApprovalCount
-) -> None:
+def record_review_requirement(tx: Transaction, run: Run, counted: ApprovalCount) -> None:
     """Record that another person has to review a run that starts, if its rules require that.
 
     Not if another person approved it, or break-glass requires a review already.
@@ -263,13 +265,12 @@ def record_review_requirement(
     if used is not None and used.activated_at is not None:
         return
     break_glass.record_start_to_review(tx, run=run.id, person=run.requested_by, reason=run.reason)
-    duties = apply_facts(context.hooks.policy_facts, tx, policy, run).duties
     change_log.append_entry(
         tx,
         events.ReviewRequired(
             digest=run.digest,
             rules=tuple(counted.ruling.rules),
-            on_duty={name: tuple(duty.people) for name, duty in duties.items()},
+            on_duty={name: tuple(duty.people) for name, duty in counted.policy.duties.items()},
         ),
         run=run,
         person=run.requested_by,

@@ -65,7 +65,7 @@ class _FreezeCheck:
             return False
         place = (run.host, run.runbook)
         if place not in self._freezes:
-            freeze = self._policy.find_freeze(host=run.host, runbook=run.runbook, now=self._tx.now)
+            freeze = self._policy.find_freeze([run.host], runbook=run.runbook, now=self._tx.now)
             self._freezes[place] = freeze and freeze.redact(self._tx.redactor.redact_text)
         return run.waiting == self._freezes[place]
 

@@ -1,6 +1,5 @@
 """Several hosts named by one word: `lb1,lb2`, `lb*`, `@haproxy`. Pure."""
 
-import fnmatch
 from collections.abc import Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
 
@@ -57,10 +56,13 @@ def join_host_parts(parts: Iterable[str]) -> str:
 def resolve_host_part(part: str, tags_by_host: Mapping[str, Collection[str]]) -> list[str]:
     """Return which of the hosts one part means, by name. hosts: the tags of each."""
     return [
-        name
-        for name, tags in sorted(tags_by_host.items())
-        if (part[1:] in tags if part.startswith("@") else fnmatch.fnmatchcase(name, part))
+        name for name, tags in sorted(tags_by_host.items()) if is_meant_by_part(name, tags, part)
     ]
+
+
+def is_meant_by_part(name: str, tags: Collection[str], part: str) -> bool:
+    """Say whether a name, a pattern or a tag means this host."""
+    return part[1:] in tags if part.startswith("@") else fnmatchcase(name, part)
 
 
 def shorten_host_names(

@@ -297,6 +297,11 @@ class Run:
         return self.runbook in SEQUENCES and bool(self.hosts)
 
     @property
+    def target_hosts(self) -> Sequence[str]:
+        """The hosts that it is about: its own, or those of its child runs."""
+        return self.hosts or (self.host,)
+
+    @property
     def areas(self) -> Sequence[str]:
         return split_areas(self.area)
 

@@ -380,7 +380,7 @@ def evaluate_area(
         hosts,
         evaluation,
         if_irreversible=irreversible if differs and request.reversible else None,
-        freeze=policy.describe_freeze(host=request.host, runbook=request.runbook, now=request.now),
+        freeze=policy.describe_freeze(hosts, runbook=request.runbook, now=request.now),
         request=request,
     )
 

@@ -5,21 +5,23 @@ When clocks go back and a time exists twice, a freeze begins at the first and en
 so the change of clocks never makes it shorter.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from bot.model.host_patterns import is_meant_by_part
 from bot.model.text import join_names
 from bot.model.times import to_datetime
 from bot.policy.people import Text
-from connectors.inventory import Name, Zone
+from connectors.inventory import Host, Name, Zone
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+HostPart = Annotated[str, Field(pattern=r"^@?[a-z0-9*?][a-z0-9._*?-]{0,62}$")]
 WEEKDAYS: Sequence[Weekday] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _WEEKDAY_NAMES = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -38,6 +40,8 @@ class Freeze(BaseModel):
     days: Sequence[Weekday] = ()
     """The days of the week on which it begins."""
     zone: Zone = "UTC"
+    hosts: Sequence[HostPart] = ()
+    """Names of hosts, patterns and tags, such as `web*` or `@nginx`; every host if omitted."""
     but: Sequence[Text] = ()
     """The runbooks that still run, such as `abusers *`."""
 
@@ -55,17 +59,28 @@ class Freeze(BaseModel):
             raise ValueError("until must be after from")
         return self
 
-    def holds(self, *, area: str, runbook: str) -> bool:
-        """Return whether the freeze, while it is active, holds this runbook in this area."""
-        return (not self.areas or area in self.areas) and not any(
-            fnmatchcase(runbook, pattern) for pattern in self.but
+    def holds(self, host: Host, runbook: str) -> bool:
+        """Return whether the freeze, while it is active, holds this runbook on this host."""
+        is_meant = (not self.areas or host.area in self.areas) and (
+            not self.hosts
+            or any(is_meant_by_part(host.name, host.tags, one) for one in self.hosts)
         )
+        return is_meant and not any(fnmatchcase(runbook, pattern) for pattern in self.but)
 
-    def get_end_if_active(self, *, area: str, runbook: str, now: datetime) -> datetime | None:
-        """Return when the freeze ends if it holds this runbook in this area now, else None."""
-        if not self.holds(area=area, runbook=runbook):
+    def holds_any(self, hosts: Iterable[Host], runbook: str) -> bool:
+        return any(self.holds(host, runbook) for host in hosts)
+
+    def get_end_if_active(self, host: Host, *, runbook: str, now: datetime) -> datetime | None:
+        """Return when the freeze ends if it holds this runbook on this host now, else None."""
+        if not self.holds(host, runbook):
             return None
         return next((end for begin, end in self._iterate_periods(now) if begin <= now < end), None)
+
+    def describe_place(self, titles: Mapping[str, str]) -> str:
+        """Return what it holds: `changes of the edge, on web*`. titles: of the areas."""
+        areas = join_names(titles[area] for area in self.areas)
+        hosts = f", on {join_names(self.hosts)}" if self.hosts else ""
+        return f"changes of {areas}{hosts}" if areas else f"all changes{hosts}"
 
     @property
     def recurrence(self) -> str:
@@ -104,6 +119,24 @@ class Freeze(BaseModel):
         )
 
 
+class OrderedFreeze(Freeze):
+    """A freeze that a person ordered, and which is not in freezes.yaml. Its zone is UTC."""
+
+    number: int
+    ordered_by: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ActiveFreeze:
+    """A freeze that holds a change now."""
+
+    freeze: Freeze
+    host: Host
+    """A host that it holds."""
+    ends_at: datetime
+
+
 @dataclass(frozen=True)
 class FreezePeriod:
     """The active or next period of a freeze, in UTC."""
@@ -116,6 +149,8 @@ class FreezePeriod:
     is_active: bool
     recurrence: str = ""
     exceptions: Sequence[str] = ()
+    ordered: OrderedFreeze | None = None
+    """None if freezes.yaml has it."""
 
     @property
     def sentence(self) -> str:
@@ -136,30 +171,30 @@ class FreezeList(BaseModel):
     freezes: Sequence[Freeze] = ()
 
     def find_longest_active(
-        self, *, area: str, runbook: str, now: int
-    ) -> tuple[str, datetime] | None:
-        """Return the name and the end of the active freeze that ends last. now: microseconds."""
+        self, hosts: Sequence[Host], *, runbook: str, now: int
+    ) -> ActiveFreeze | None:
+        """Return the freeze of any of these hosts that ends last. now: microseconds."""
         instant = to_datetime(now)
         active = [
-            (freeze.name, end)
+            ActiveFreeze(freeze, host, end)
             for freeze in self.freezes
-            if (end := freeze.get_end_if_active(area=area, runbook=runbook, now=instant))
+            for host in hosts
+            if (end := freeze.get_end_if_active(host, runbook=runbook, now=instant))
         ]
-        return max(active, key=lambda freeze: freeze[1], default=None)
+        return max(active, key=lambda one: one.ends_at, default=None)
 
     def list_periods(self, now: datetime, titles: Mapping[str, str]) -> list[FreezePeriod]:
         """Return the active and upcoming periods, by their beginning. titles: of the areas."""
         found = [
             FreezePeriod(
                 name=freeze.name,
-                where=f"changes of {join_names(titles[area] for area in freeze.areas)}"
-                if freeze.areas
-                else "all changes",
+                where=freeze.describe_place(titles),
                 begins_at=period[0],
                 ends_at=period[1],
                 is_active=period[0] <= now,
                 recurrence=freeze.recurrence,
                 exceptions=freeze.but,
+                ordered=freeze if isinstance(freeze, OrderedFreeze) else None,
             )
             for freeze in self.freezes
             if (period := freeze.get_current_or_next_period(now))

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
+from bot.model.host_patterns import is_meant_by_part
 from bot.policy.policy import Policy
 from bot.policy.problem import PolicyProblem
 
@@ -19,6 +20,7 @@ def list_warnings(policy: Policy, runbooks: Collection[str]) -> list[PolicyProbl
         *_find_unknown_runbooks(policy, runbooks),
         *_find_missing_view_rights(policy),
         *_find_unknown_exceptions(policy, runbooks),
+        *_find_freezes_without_hosts(policy),
         *_find_unused_roles(policy),
         *_find_clear_text_devices(policy),
     ]
@@ -93,6 +95,15 @@ def _find_unknown_exceptions(policy: Policy, runbooks: Collection[str]) -> list[
         for freeze in policy.freezes.freezes
         for pattern in freeze.but
         if not any(fnmatchcase(words, pattern) for words in runbooks)
+    ]
+
+
+def _find_freezes_without_hosts(policy: Policy) -> list[PolicyProblem]:
+    return [
+        PolicyProblem(f'{freeze.name}: no host matches "{part}"', "freezes.yaml")
+        for freeze in policy.freezes.freezes
+        for part in freeze.hosts
+        if not any(is_meant_by_part(host.name, host.tags, part) for host in policy.inventory)
     ]
 
 

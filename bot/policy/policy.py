@@ -19,7 +19,7 @@ from bot.model.view_rights import ViewRights, name_former_host
 from bot.model.waiting import Waiting, WaitingFor, describe_freeze
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, Ruling, combine_rulings
 from bot.policy.fault_tree import Event
-from bot.policy.freezes import WEEKDAYS, FreezeList, FreezePeriod
+from bot.policy.freezes import WEEKDAYS, FreezeList, FreezePeriod, OrderedFreeze
 from bot.policy.oncall import NO_DUTIES, ROLE_PREFIX, Duty, DutyCalendar
 from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import PolicyProblem
@@ -414,6 +414,16 @@ class Policy:
         organisation = self.organisation.model_copy(update={"people": people})
         return self._copy(organisation=organisation, duties=duties)
 
+    def with_ordered_freezes(self, ordered: Sequence[OrderedFreeze]) -> "Policy":
+        """Return this policy with these freezes besides its own, and no other ordered ones."""
+        own = [one for one in self.freezes.freezes if not isinstance(one, OrderedFreeze)]
+        wanted = [*own, *ordered]
+        if wanted == [*self.freezes.freezes]:
+            return self
+        return self._keep_copy(
+            "freezes", wanted, lambda freezes: self._copy(freezes=FreezeList(freezes=freezes))
+        )
+
     def _keep_copy(self, kind: str, given: Given, build: Callable[[Given], "Policy"]) -> "Policy":
         """Return the copy of this kind, which is built again only if *given* is another."""
         known = self._copies.get(kind)
@@ -534,25 +544,28 @@ class Policy:
         titles = {name: area.title for name, area in self.organisation.areas.items()}
         return self.freezes.list_periods(now, titles)
 
-    def describe_freeze(self, *, host: str, runbook: str, now: int) -> str:
-        """Return the freeze that holds changes of this host now, in words; "" without one."""
-        freeze = self.find_freeze(host=host, runbook=runbook, now=now)
+    def describe_freeze(self, hosts: Sequence[str], *, runbook: str, now: int) -> str:
+        """Return the freeze that holds changes of these hosts now, in words; "" without one."""
+        freeze = self.find_freeze(hosts, runbook=runbook, now=now)
         return describe_freeze(freeze) if freeze else ""
 
-    def find_freeze(self, *, host: str, runbook: str, now: int) -> Waiting | None:
-        """Return the freeze that holds changes of this host now; of several, the last to end."""
-        area = self.get_area(host)
-        freeze = self.freezes.find_longest_active(area=area.name, runbook=runbook, now=now)
-        if freeze is None:
-            return None
-        name, end = freeze
-        return Waiting(
-            WaitingFor.FREEZE, name, place=area.title, time=round(end.timestamp()) * SECOND
-        )
+    def find_freeze(self, hosts: Sequence[str], *, runbook: str, now: int) -> Waiting | None:
+        """Return the freeze that holds changes of one of these hosts now, the last to end.
 
-    def get_freeze_end(self, *, host: str, runbook: str, now: int) -> int | None:
-        """Return when the freeze that holds changes of this host now ends, in microseconds."""
-        freeze = self.find_freeze(host=host, runbook=runbook, now=now)
+        Hosts that are not in the inventory are left out.
+        """
+        known = [self.inventory[host] for host in hosts if host in self.inventory.hosts]
+        active = self.freezes.find_longest_active(known, runbook=runbook, now=now)
+        if active is None:
+            return None
+        name, host = active.freeze.name, active.host
+        place = host.name if active.freeze.hosts else self.get_area(host.name).title
+        end = round(active.ends_at.timestamp()) * SECOND
+        return Waiting(WaitingFor.FREEZE, name, place=place, time=end)
+
+    def get_freeze_end(self, hosts: Sequence[str], *, runbook: str, now: int) -> int | None:
+        """Return when the freeze that holds changes of these hosts now ends, in microseconds."""
+        freeze = self.find_freeze(hosts, runbook=runbook, now=now)
         return freeze.time if freeze else None
 
     def get_view_rights(self, person: str) -> ViewRights:
@@ -872,7 +885,7 @@ class Policy:
     def _build_cedar_context(self, person: str, request: PolicyRequest) -> dict[str, object]:
         utc = to_datetime(request.now)
         local = utc.astimezone(ZoneInfo(self.inventory[request.host].zone))
-        frozen = self.describe_freeze(host=request.host, runbook=request.runbook, now=request.now)
+        frozen = self.find_freeze([request.host], runbook=request.runbook, now=request.now)
         return {
             "runbook": request.runbook,
             "kind": request.kind,

@@ -26,6 +26,8 @@ from bot.queries.signatures import has_valid_signature, is_request_signed
 class ApprovalCount:
     """The valid approvals of a run, and what its rules require now."""
 
+    policy: Policy
+    """By which they were counted."""
     request: PolicyRequest
     ruling: Ruling
     approvers: Sequence[str]
@@ -147,6 +149,7 @@ def count_approvals(
     lost = [person for person, name in counted.items() if not name]
     denied_by = next((vote.person for vote in votes if not vote.approves), "")
     return ApprovalCount(
+        policy,
         request,
         ruling,
         approvers,

@@ -147,7 +147,7 @@ def _build_host_status(
         area_title=area.title,
         owners=area.owners,
         contact=contacts.get(host.name),
-        freeze=policy.describe_freeze(host=host.name, runbook="", now=tx.now),
+        freeze=policy.describe_freeze([host.name], runbook="", now=tx.now),
         lock=lock,
         holder=holders.get(lock.run) if lock else None,
         queue=queues.get(host.name, ()),

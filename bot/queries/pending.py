@@ -142,7 +142,7 @@ def get_freeze_after_approval(policy: Policy, run: Run, *, now: int) -> str:
     """Return the freeze for which a run will wait once approved; "" if there is none."""
     if run.state not in {State.PLANNED, State.PENDING} or run.host not in policy.inventory.hosts:
         return ""
-    return policy.describe_freeze(host=run.host, runbook=run.runbook, now=now)
+    return policy.describe_freeze(run.target_hosts, runbook=run.runbook, now=now)
 
 
 def describe_expiry_before_freeze_ends(policy: Policy, run: Run, *, now: int) -> str:
@@ -154,7 +154,7 @@ def describe_expiry_before_freeze_ends(policy: Policy, run: Run, *, now: int) ->
         or run.host not in policy.inventory.hosts
     ):
         return ""
-    end = policy.get_freeze_end(host=run.host, runbook=run.runbook, now=now)
+    end = policy.get_freeze_end(run.target_hosts, runbook=run.runbook, now=now)
     # A pending run is queued with a later deadline once it is approved.
     is_queued = run.state is State.QUEUED and run.expires_at is not None
     deadline = run.expires_at if is_queued else run.plan.expires_at

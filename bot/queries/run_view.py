@@ -459,7 +459,7 @@ def _is_held(view: RunView, policy: Policy) -> bool:
         return False
     if view.break_glass is not None and view.break_glass.activated_at is not None:
         return False
-    frozen = policy.describe_freeze(host=run.host, runbook=run.runbook, now=view.now)
+    frozen = policy.describe_freeze(run.target_hosts, runbook=run.runbook, now=view.now)
     needs_approval = bool(run.required_approvals and view.missing_approvals)
     return (
         run.state is State.PENDING

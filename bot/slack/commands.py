@@ -128,8 +128,6 @@ class SlackCommands:
             "changed": lambda command: answer_changed_command(
                 command, database, person_names=view_builder.get_person_names()
             ),
-            "freeze": self._list_freezes,
-            "freezes": self._list_freezes,
             "who": self._show_owners,
             replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
@@ -623,10 +621,6 @@ class SlackCommands:
         with self._database.reading(command.view_rights) as tx:
             preview = preview_request(tx, policy, question, person=command.person, source="slack")
         return replies.build_text_reply(" ".join(preview.describe()))
-
-    def _list_freezes(self, command: TypedCommand) -> Message:
-        with self._database.reading(command.view_rights) as tx:
-            return policy_commands.render_freezes(command.policy, now=tx.now)
 
     def _show_owners(self, command: TypedCommand) -> Message:
         policy, team = command.policy, self._view_builder.workspace

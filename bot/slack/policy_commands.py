@@ -1,12 +1,9 @@
-"""`/keyturn freeze` and `who`: freezes, owners and roles. Pure."""
+"""`/keyturn who`: owners and roles. Pure."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 
-from bot.model.text import format_count
 from bot.model.times import to_datetime
 from bot.policy import Person, Policy
-from bot.policy.freezes import Freeze
 from bot.policy.oncall import Duty
 from bot.slack.blocks import (
     Inline,
@@ -23,51 +20,7 @@ from bot.slack.blocks import (
 )
 from bot.slack.replies import COMMAND
 
-_UPCOMING_PERIOD = timedelta(days=30)
 _MAX_LISTED = 20
-
-
-def render_freezes(policy: Policy, *, now: int) -> Message:
-    """List the active freezes, and those that begin within 30 days."""
-    current_time = to_datetime(now)
-    found = [(one, one.get_current_or_next_period(current_time)) for one in policy.freezes.freezes]
-    known = sorted(
-        (
-            (one, period)
-            for one, period in found
-            if period and period[0] - current_time < _UPCOMING_PERIOD
-        ),
-        key=lambda pair: pair[1],
-    )
-    active = [
-        _render_freeze(policy, one, ends_at=end)
-        for one, (begin, end) in known
-        if begin <= current_time
-    ]
-    upcoming = [
-        _render_freeze(policy, one, begins_at=begin, ends_at=end)
-        for one, (begin, end) in known
-        if begin > current_time
-    ]
-    if not known:
-        text = "No freeze is active or begins within 30 days."
-        return Message(text, [paragraph(text)])
-    parts = [rich_text_section(bold("Active freezes" if active else "No freeze is active."))]
-    parts += [bullet_list(*active[:_MAX_LISTED])] if active else []
-    if upcoming:
-        parts += [rich_text_section(bold("Upcoming")), bullet_list(*upcoming[:_MAX_LISTED])]
-    parts.append(
-        rich_text_section(
-            "Approved changes wait until a freeze ends. In an emergency: ",
-            code(f"{COMMAND} break-glass WORDS because …"),
-        )
-    )
-    return Message(_format_freeze_counts(len(active), len(upcoming)), [rich_text(*parts)])
-
-
-def _format_freeze_counts(active_count: int, upcoming_count: int) -> str:
-    active = format_count(active_count, "active freeze") if active_count else "No active freeze"
-    return f"{active}, {upcoming_count} upcoming" if upcoming_count else active
 
 
 def render_area_owners(policy: Policy, person_id: str, *, workspace: str) -> Message:
@@ -158,14 +111,3 @@ def _render_people(policy: Policy, owners: Sequence[str], *, workspace: str) -> 
         parts += [", "] if n else []
         parts.append(user_mention(user) if user else (known.name if known else owner))
     return parts
-
-
-def _render_freeze(
-    policy: Policy, freeze: Freeze, *, ends_at: datetime, begins_at: datetime | None = None
-) -> list[Inline]:
-    where = [policy.organisation.areas[name].title for name in freeze.areas] or ["every area"]
-    parts = [bold(freeze.name), f": {', '.join(where)}, "]
-    parts += ["from ", date_element(begins_at), " "] if begins_at else []
-    parts += ["until ", date_element(ends_at)]
-    parts += [f", {freeze.recurrence}"] if freeze.recurrence else []
-    return parts + ([f"; except {', '.join(freeze.but)}"] if freeze.but else [])

@@ -69,7 +69,6 @@ _COMMAND_HELP = (
     ),
     ("can-i WORDS HOST…", "whether you may, who must approve, and how long that usually takes"),
     ("who [HOST|AREA|@PERSON]", "owners of hosts and areas, and the roles of people"),
-    ("freeze", "active and upcoming freezes"),
     ("break-glass WORDS because …", "in an emergency: run without approvals; notifies everyone"),
     ("review N FINDINGS", "review another person's break-glass"),
     ("web", "a personal link that signs you in to the web pages"),
@@ -80,7 +79,6 @@ _COMMAND_HELP = (
 _COMMAND_SYNONYMS = {
     "grants": "grant",
     "delegations": "delegate",
-    "freezes": "freeze",
     "unban": "ban",
 }
 

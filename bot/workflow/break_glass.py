@@ -179,10 +179,7 @@ def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> 
         )
     if run.state is State.PLANNING:
         return
-    hosts = [host for host in run.hosts or (run.host,) if host in policy.inventory.hosts]
-    frozen = any(
-        policy.describe_freeze(host=host, runbook=run.runbook, now=tx.now) for host in hosts
-    )
+    frozen = policy.find_freeze(run.target_hosts, runbook=run.runbook, now=tx.now)
     counted = count_approvals(tx, policy, run)
     lacks_ticket = counted.ruling.requires_ticket and not run.ticket
     if not counted.is_met or frozen or lacks_ticket:

@@ -129,9 +129,7 @@ def _get_deadline_after_freeze(
     context: WorkflowContext, policy: Policy, run: Run, *, now: int
 ) -> int:
     """Return by when a run has to start that a freeze holds now; 0 if none holds it."""
-    if run.host not in policy.inventory.hosts:
-        return 0
-    end = policy.get_freeze_end(host=run.host, runbook=run.runbook, now=now)
+    end = policy.get_freeze_end(run.target_hosts, runbook=run.runbook, now=now)
     return min(end + context.start_timeout, now + context.longest_hold) if end else 0
 
 

@@ -546,6 +546,20 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f('ix_drift_key_run'), ['run'], unique=False)
         batch_op.create_index(batch_op.f('ix_drift_key_state'), ['state'], unique=False)
 
+    op.create_table('ordered_freeze',
+    sa.Column('id', sa.Integer(), autoincrement=True, nullable=False),
+    sa.Column('hosts', sa.Text(), nullable=False),
+    sa.Column('areas', sa.Text(), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('reason', sa.Text(), nullable=False),
+    sa.Column('begins_at', sa.BigInteger(), nullable=False),
+    sa.Column('ends_at', sa.BigInteger(), nullable=False),
+    sa.Column('ended_at', sa.BigInteger(), nullable=True),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_ordered_freeze'))
+    )
+    with op.batch_alter_table('ordered_freeze', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_ordered_freeze_ends_at'), ['ends_at'], unique=False)
+
     op.create_table('oncall_reading',
     sa.Column('name', sa.String(length=64), nullable=False),
     sa.Column('source', sa.String(length=64), nullable=False),

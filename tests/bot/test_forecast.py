@@ -305,7 +305,7 @@ def _check_request_of_plan(harness: Harness, world: World, view: RunView) -> Non
 def is_frozen_after(harness: Harness, run: Run) -> bool:
     with harness.database.reading() as tx:
         policy = harness.context.policies.get_policy()
-        return policy.find_freeze(host=run.host, runbook=run.runbook, now=tx.now) is not None
+        return policy.find_freeze(run.target_hosts, runbook=run.runbook, now=tx.now) is not None
 
 
 STOPPED = "Everything is stopped by Adam Admin: smoke. A request now ends without a command."

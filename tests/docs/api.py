@@ -66,6 +66,7 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
         "Drift",
         ("listDrift", "getDrift", "readDrift", "restoreDrift", "adoptDrift", "expectDrift"),
     ),
+    "freezes": ("Freezes", ("listFreezes", "orderFreeze", "endFreeze")),
     "hosts": (
         "Hosts and runbooks",
         (

@@ -95,7 +95,7 @@ def record_calls() -> tuple[Mapping[str, Any], Mapping[str, Call]]:
     with tempfile.TemporaryDirectory() as directory, _start_service(Path(directory)) as service:
         for record in (
             *(_record_runs, _record_decisions, _record_schedules),
-            *(_record_drift, _record_rest, _record_signature),
+            *(_record_drift, _record_freezes, _record_rest, _record_signature),
         ):
             record(service)
         return service.api.openapi(), service.calls
@@ -419,6 +419,15 @@ def _record_drift(service: _Service) -> None:
         _change_by_hand(tx)
     right = {"reason": "half of it is enough"}
     service.call("adoptDrift", "olga", f"POST /drift/{key}/adopt", right)
+
+
+def _record_freezes(service: _Service) -> None:
+    until = "2026-03-01T18:00:00Z"
+    fair = {"hosts": "lb*", "until": until, "reason": "the fair is on"}
+    number = service.call("orderFreeze", "olga", "POST /freezes", fair)["id"]
+    service.call("listFreezes", "dora", "GET /freezes")
+    over = {"reason": "it ended early"}
+    service.call("endFreeze", "olga", f"POST /freezes/{number}/end", over)
 
 
 def _change_by_hand(tx: Transaction) -> int:

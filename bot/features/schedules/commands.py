@@ -371,10 +371,10 @@ def show_calendar(service: ServiceClient, *, days: int) -> None:
 
 def _build_calendar_rows(day: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     for freeze in day["freezes"]:
-        areas = ", ".join(freeze["areas"]) or "all areas"
+        where = ", ".join([*freeze["areas"], *freeze["hosts"]]) or "all areas"
         begin, end = (_format_time_of_day(freeze[name]) for name in ("begins_at", "ends_at"))
         when = "all day" if begin == end else f"{begin} to {end}"
-        yield day["date"], when, f"freeze: {freeze['name']} ({areas})"
+        yield day["date"], when, f"freeze: {freeze['name']} ({where})"
     for one in day["fires"]:
         skipped = f"; {one['skipped']} skipped: {one['freeze']}" if one["skipped"] else ""
         what = f"{one['name']} (schedule {one['schedule']}){skipped}"

@@ -59,6 +59,8 @@ class CalendarFreeze:
     name: str
     areas: Sequence[str]
     """Titles of the areas; empty for all areas."""
+    hosts: Sequence[str]
+    """Names, patterns and tags; empty for all hosts of the areas."""
     begins_at: int
     ends_at: int
     whole_day: bool
@@ -112,10 +114,12 @@ def _build_fires(
     policy: Policy, schedule: Schedule, run: Run, dues: Sequence[int]
 ) -> UpcomingFires:
     gaps = {later - sooner for sooner, later in pairwise(dues)}
+    known = policy.inventory.hosts
+    hosts = [known[host] for host in run.target_hosts if host in known]
     held = {
         due: freeze.name
         for freeze in policy.freezes.freezes
-        if run.kind == "change" and freeze.holds(area=run.area, runbook=run.runbook)
+        if run.kind == "change" and freeze.holds_any(hosts, run.runbook)
         for begin, end in _iterate_freeze_periods(freeze, dues[0], dues[-1] + 1)
         for due in dues
         if begin <= due < end
@@ -141,7 +145,9 @@ def _list_freezes_of_day(policy: Policy, start: int, end: int) -> list[CalendarF
         for begins_at, ends_at in _iterate_freeze_periods(freeze, start, end):
             first, last = max(begins_at, start), min(ends_at, end)
             is_whole_day = (first, last) == (start, end)
-            freezes.append(CalendarFreeze(freeze.name, titles, first, last, is_whole_day))
+            freezes.append(
+                CalendarFreeze(freeze.name, titles, freeze.hosts, first, last, is_whole_day)
+            )
     return sorted(freezes, key=lambda one: one.begins_at)
 
 

@@ -281,6 +281,7 @@ class CalendarFreezeOut(schemas.OutputModel):
 
     name: str
     areas: Sequence[str] = Field(description="Empty for all areas.")
+    hosts: Sequence[str] = Field(description="Empty for all hosts of the areas.")
     begins_at: schemas.StoredTime
     ends_at: schemas.StoredTime
 

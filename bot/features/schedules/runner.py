@@ -189,7 +189,7 @@ def _start_fire(
         return
     elif last is not None:
         return
-    frozen = policy.describe_freeze(host=founding.host, runbook=founding.runbook, now=tx.now)
+    frozen = policy.describe_freeze(founding.target_hosts, runbook=founding.runbook, now=tx.now)
     if frozen and founding.kind == "change":
         _skip_fire(tx, schedule, fire, frozen)
         return

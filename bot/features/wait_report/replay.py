@@ -150,7 +150,7 @@ class _CachedPolicy:
             return ReplayedRequest(request, ReplayOutcome.GONE, reason=missing)
         frozen = bool(
             self._policy.describe_freeze(
-                host=request.host, runbook=request.runbook, now=request.requested_at
+                [request.host], runbook=request.runbook, now=request.requested_at
             )
         )
         cache_key = self._build_cache_key(request, frozen=frozen)

@@ -54,7 +54,6 @@ COMMANDS = {
     "doctor": READ_ONLY,
     "factors forget": "all factors removed",
     "factors list": READ_ONLY,
-    "freeze list": SERVICE,
     "grant": "grant created",
     "grants end": "grant revoked",
     "grants list": READ_ONLY,

@@ -738,14 +738,11 @@ def test_request_command_prints_an_active_freeze_for_changes(cli_service: CliSer
     times = 'from: "2000-01-01 00:00", until: "2200-01-01 00:00"'
     freezes.write_text(f"freezes:\n  - {{name: the sale, areas: [edge], {times}}}\n")
     try:
-        listed = cli_service.type("dora", "freeze", "list").stdout
         asked = cli_service.type(
             "dora", "request", "abusers", "mark", "lb1", "203.0.113.9", "--wait", "0"
         )
         looked = cli_service.type("dora", "request", "abusers", "show", "lb1", "--wait", "0")
     finally:
         freezes.write_text(before)
-    assert listed.startswith("active  2000-01-01 00:00Z  2200-01-01 00:00Z  the sale")
-    assert cli_service.type("dora", "freeze", "list").stderr == "No freezes.\n"
     assert asked.stderr.startswith("on hold after approval: the edge is frozen until 2200-01-01")
     assert "frozen" not in looked.stderr

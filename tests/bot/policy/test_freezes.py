@@ -10,19 +10,23 @@ from pydantic import ValidationError
 
 from bot.policy import NoPolicyError
 from bot.policy.freezes import Freeze
-from tests.policies import write_policy
+from connectors.inventory import Host
+from tests.policies import HOST_KEY, write_policy
 
 
 def _parse_time(text: str, zone: str = "UTC") -> datetime:
     return datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone))
 
 
-def _is_active(freeze: Mapping[str, object], when: datetime, area: str = "edge") -> bool:
+_LB1 = Host.model_validate(
+    {"name": "lb1", "address": "127.0.0.1", "host_key": HOST_KEY, "area": "edge", "tags": ["tor"]}
+)
+
+
+def _is_active(freeze: Mapping[str, object], when: datetime) -> bool:
     made = Freeze.model_validate({"name": "a freeze", **freeze})
-    return (
-        made.get_end_if_active(area=area, runbook="abusers clear", now=when.astimezone(UTC))
-        is not None
-    )
+    end = made.get_end_if_active(_LB1, runbook="abusers clear", now=when.astimezone(UTC))
+    return end is not None
 
 
 YEAR_END: dict[str, object] = {
@@ -90,6 +94,10 @@ def test_freeze_that_starts_at_a_skipped_time_has_a_start_and_an_end():
     [
         ({"areas": ["edge"]}, True),
         ({"areas": ["storage"]}, False),
+        ({"hosts": ["lb*"]}, True),
+        ({"hosts": ["web1", "@tor"]}, True),
+        ({"hosts": ["lb2", "@nginx"]}, False),
+        ({"areas": ["storage"], "hosts": ["lb*"]}, False),
         ({"but": ["abusers *"]}, False),
         ({"but": ["zfs *"]}, True),
     ],
@@ -108,6 +116,7 @@ def test_freeze_applies_to_its_areas_except_for_excluded_runbooks(
         ({"from": "18:00", "until": "07:00"}, "or add days of the week"),
         (YEAR_END | {"days": ["mon"]}, "times of day"),
         (YEAR_END | {"from": "2026-12-20T18:00+01:00"}, "remove the offset"),
+        (YEAR_END | {"hosts": ["lb1; reboot"]}, "String should match pattern"),
         (YEAR_END | {"except": ["abusers"]}, "Extra inputs"),
     ],
 )
@@ -119,11 +128,11 @@ def test_invalid_freeze_is_rejected_with_the_reason(freeze: Mapping[str, object]
 
 def test_freezes_file_of_the_policy_is_optional(tmp_path: Path):
     policy = write_policy(tmp_path)
-    assert policy.get_policy().describe_freeze(host="lb1", runbook="x", now=0) == ""
+    assert policy.get_policy().describe_freeze(["lb1"], runbook="x", now=0) == ""
     (tmp_path / "freezes.yaml").write_text(
         'freezes: [{name: always, from: "1969-01-01 00:00", until: "2999-01-01 00:00"}]\n'
     )
-    assert policy.get_policy().describe_freeze(host="lb1", runbook="x", now=0) == (
+    assert policy.get_policy().describe_freeze(["lb1"], runbook="x", now=0) == (
         "the edge is frozen until 2999-01-01 00:00 UTC (always)"
     )
 

@@ -98,7 +98,7 @@ class Walk:
         )
 
     async def household(self) -> None:
-        await self.each("who", "who lb1", "who edge", "who adam", "freeze")
+        await self.each("who", "who lb1", "who edge", "who adam")
         await self.each("tree", "tree loud")
 
     async def requests(self) -> None:

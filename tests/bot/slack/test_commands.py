@@ -1,8 +1,7 @@
 """The commands behind /keyturn and their answers."""
 
-import json
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -111,7 +110,7 @@ async def test_help_with_a_runbook_shows_summary_usage_and_example(chat: Chat, t
 BUILT_IN = (
     *("help", "runs", "run", "approve", "deny", "undo", "again", "withdraw", "web", "can-i"),
     *("break-glass", "review", "delegate", "delegations", "grant", "grants", "counter", "accept"),
-    *("stop", "resume", "ban", "unban", "changed", "freeze", "freezes"),
+    *("stop", "resume", "ban", "unban", "changed"),
     *("who", "privately", "plan", "question", "answer", "reassign"),
     *sorted({text.split()[0] for text in collect("CHAT_VIEWING")}),
 )
@@ -441,26 +440,6 @@ async def test_who_command_shows_who_is_on_duty(harness: Harness):
 
 async def test_who_command_with_an_unknown_name_is_refused(chat: Chat):
     assert "No host, area or person is called" in (await chat.type("who knows")).text
-
-
-async def test_freezes_command_lists_active_and_upcoming_freezes(chat: Chat):
-    assert "No freeze is active" in (await chat.type("freeze")).text
-    today = datetime.now(UTC)
-    (chat.harness.policies.path / "freezes.yaml").write_text(
-        "freezes:\n"
-        f"  - {{name: sale, areas: [edge], from: {today - timedelta(days=1):%Y-%m-%d} 00:00,"
-        f" until: {today + timedelta(days=2):%Y-%m-%d} 00:00}}\n"
-        f"  - {{name: holidays, from: {today + timedelta(days=9):%Y-%m-%d} 18:00,"
-        f" until: {today + timedelta(days=12):%Y-%m-%d} 08:00}}\n"
-    )
-    answer = await chat.type("freezes")
-    held, _, coming = words(answer).partition("Upcoming")
-    assert "Active freezes" in held
-    assert "sale : the edge,  until" in held
-    assert "holidays : every area,  from" in coming
-    # Slack shows them in the time zone of its reader.
-    begins = (today + timedelta(days=9)).replace(hour=18, minute=0, second=0, microsecond=0)
-    assert f'"timestamp": {int(begins.timestamp())},' in json.dumps(answer.json["blocks"])
 
 
 async def test_changed_command_counts_the_changes_it_leaves_out(

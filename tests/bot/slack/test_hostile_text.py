@@ -38,6 +38,8 @@ ESCAPES = frozenset(
 TRUSTED_TEXTS = frozenset(
     {
         "chat: title",
+        "chat: f'You froze {row.what}'",
+        "chat: text",
         "notices: text",
         "replies: f'Usage of {runbook.words}'",
         "replies: title",

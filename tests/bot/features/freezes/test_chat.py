@@ -1,0 +1,64 @@
+"""`/keyturn freeze`: list freezes, order one, end it."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.bot.slack.chat import Chat
+from tests.bot.slack.json_walk import list_texts
+
+pytestmark = pytest.mark.anyio
+
+
+async def read(chat: Chat, text: str, user: str = "U0OLGA") -> str:
+    return " ".join(list_texts((await chat.type(text, user)).json["blocks"]))
+
+
+async def test_freezes_command_lists_active_and_upcoming_freezes(chat: Chat):
+    assert "No freeze is active" in (await chat.type("freeze")).text
+    today = datetime.now(UTC)
+    (chat.harness.policies.path / "freezes.yaml").write_text(
+        "freezes:\n"
+        f"  - {{name: sale, areas: [edge], from: {today - timedelta(days=1):%Y-%m-%d} 00:00,"
+        f" until: {today + timedelta(days=2):%Y-%m-%d} 00:00}}\n"
+        f"  - {{name: holidays, from: {today + timedelta(days=9):%Y-%m-%d} 18:00,"
+        f" until: {today + timedelta(days=12):%Y-%m-%d} 08:00}}\n"
+    )
+    answer = await chat.type("freezes")
+    held, _, coming = " ".join(list_texts(answer.json["blocks"])).partition("Upcoming")
+    assert "Active freezes" in held
+    assert "sale : the edge,  until" in held
+    assert "holidays : every area,  from" in coming
+    # Slack shows them in the time zone of its reader.
+    begins = (today + timedelta(days=9)).replace(hour=18, minute=0, second=0, microsecond=0)
+    assert f'"timestamp": {int(begins.timestamp())},' in json.dumps(answer.json["blocks"])
+
+
+async def test_owner_freezes_hosts_and_ends_it(chat: Chat):
+    said = await read(chat, "freeze lb1, web* until 2 hours because the fair is on")
+    assert "You froze  lb1 and web*  until" in said
+    assert "/keyturn freeze end 1" in said
+    assert "1  Olga Owner: the fair is on : lb1, web*,  until" in await read(chat, "freeze")
+    asked = await read(chat, "can-i toy set lb1 lamp on", "U0DORA")
+    assert "lb1 is frozen until" in asked
+    assert "(Olga Owner: the fair is on)" in asked
+    assert "You ended the freeze of lb1 and web*" in await read(chat, "freeze end 1")
+    assert "No freeze is active" in await read(chat, "freeze")
+    assert "o freeze 1 that a person ordered is active" in await read(chat, "freeze end #1")
+
+
+@pytest.mark.parametrize(
+    ("typed", "user", "says"),
+    [
+        ("freeze lb1", "U0OLGA", "he time is missing"),
+        ("freeze lb1 until 2 hours", "U0OLGA", "he reason is missing"),
+        ("freeze lb1 until yesterday because x y z", "U0OLGA", "has passed already"),
+        ("freeze db* until 2 hours because the fair", "U0OLGA", "o host matches 'db*'"),
+        ("freeze lb1 until 2 hours because the fair", "U0DORA", "only owners of the edge"),
+        ("freeze end", "U0OLGA", "he number is missing"),
+    ],
+)
+async def test_freeze_command_says_what_is_wrong(chat: Chat, typed: str, user: str, says: str):
+    assert says in await read(chat, typed, user)
+    assert "No freeze is active" in await read(chat, "freeze")
