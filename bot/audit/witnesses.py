@@ -11,7 +11,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed, wait
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
@@ -83,7 +83,9 @@ class _Witness:
         self._size: int | None = None
         self._problem: WitnessError | None = None
         self._answered = 0.0
+        # A lock of its own, since the other one is held while a request waits for its answer.
         self._unsaved: dict[int, Cosignature] = {}
+        self._saving = threading.Lock()
 
     @cached_property
     def _connection(self) -> https.KeptConnection:
@@ -133,7 +135,9 @@ class _Witness:
             self._database.wait_until_durable(point.size)
             response = self._send(_format_request(old, proof, point))
             if response.status != HTTPStatus.CONFLICT:
-                self._unsaved[point.size] = self._find_cosignature(point, response)
+                found = self._find_cosignature(point, response)
+                with self._saving:
+                    self._unsaved[point.size] = found
                 return point.size
             # Another process of ours was quicker, or this one has just started.
             old = _parse_size(response.body)
@@ -166,14 +170,14 @@ class _Witness:
 
     def save_cosignatures(self, tx: Transaction) -> None:
         """Store the cosignatures that were received."""
-        with self._lock:
+        with self._saving:
             received = dict(self._unsaved)
         for size, one in received.items():
             cosignatures.add_cosignature(tx, size, one.name, one.line)
         tx.after_commit(lambda: self._drop_saved(received))
 
     def _drop_saved(self, saved: Iterable[int]) -> None:
-        with self._lock:
+        with self._saving:
             for size in saved:
                 self._unsaved.pop(size, None)
 
@@ -210,6 +214,7 @@ class Witnesses:
 
     def __init__(self, database: Database, addresses: Sequence[WitnessAddress]) -> None:
         self._witnesses = [_Witness(database, one) for one in addresses]
+        self._asked: dict[_Witness, Future[bool]] = {}
         # One that does not answer delays no other one.
         self._threads = ThreadPoolExecutor(
             4 * len(addresses) or 1, thread_name_prefix="keyturn-witness"
@@ -251,12 +256,19 @@ class Witnesses:
         )
 
     def publish_newest(self, size: int) -> None:
-        """Have the log of this size cosigned, or ask again after a minute who answers."""
-        asked = [
-            self._threads.submit(one.submit_checkpoint, size, seconds=_FRESH_SECONDS)
-            for one in self._witnesses
-        ]
-        wait(asked)
+        """Have the log of this size cosigned, or ask again after a minute who answers.
+
+        It waits for none of them. One that has not answered the last time is not asked twice.
+        """
+        for one in self._witnesses:
+            if one not in self._asked or self._asked[one].done():
+                self._asked[one] = self._threads.submit(
+                    one.submit_checkpoint, size, seconds=_FRESH_SECONDS
+                )
+
+    def wait_for_answers(self) -> None:
+        """Return when every witness has answered, or did not in time."""
+        wait(self._asked.values())
 
     def save_cosignatures(self, tx: Transaction) -> None:
         """Store the cosignatures that were received, with the checkpoints of the log."""

@@ -127,6 +127,7 @@ class Housekeeping:
 
     def _save_last_cosignatures(self) -> None:
         if self._cosigners is not None:
+            self._cosigners.wait_for_answers()
             with suppress(StoreUnavailable), self._database.transaction() as tx:
                 self._cosigners.save_cosignatures(tx)
             self._cosigners.close()

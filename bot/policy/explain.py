@@ -10,7 +10,7 @@ from typing import Any
 from bot.model import host_patterns, request_form
 from bot.model.agents import AgentOrigin
 from bot.model.request_form import RequestSyntaxError
-from bot.model.text import format_sentence
+from bot.model.text import format_count, format_sentence
 from bot.model.times import SECOND
 from bot.policy import Policy, PolicyRequest
 from bot.policy.cedar import NO_PERMIT
@@ -48,6 +48,8 @@ class Evaluation:
     """Whether each approval must be a signature over the plan."""
     requires_signed_request: bool = False
     """Whether the requester must sign the plan first."""
+    required_witnesses: int = 0
+    """How many witnesses must have cosigned the change log before anything is sent."""
     is_lower_bound: bool = False
     """Whether the plan, which is not known yet, may make the rules require more or refuse."""
 
@@ -62,7 +64,13 @@ class Evaluation:
         ticket = ["The request names an approved change ticket."] if self.requires_ticket else []
         bound = [_LOWER_BOUND] if self.is_lower_bound else []
         known = [*self._describe_request(usual_wait), *bound, *self._describe_signatures(subject)]
-        return [*known, *ticket, *unseen]
+        return [*known, *ticket, *self._describe_witnesses(), *unseen]
+
+    def _describe_witnesses(self) -> list[str]:
+        if not self.allowed or not self.required_witnesses:
+            return []
+        count = format_count(self.required_witnesses, "witness", plural="witnesses")
+        return [f"The change log is cosigned by {count} before anything is sent."]
 
     def _describe_signatures(self, subject: str) -> list[str]:
         if not self.requires_signature:
@@ -115,6 +123,7 @@ def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
             reversible=request.reversible,
             can_view=can_view,
             requires_ticket=ruling.requires_ticket,
+            required_witnesses=ruling.requirements.required_witnesses,
         )
     return Evaluation(
         allowed=True,
@@ -127,6 +136,7 @@ def evaluate_request(policy: Policy, request: PolicyRequest) -> Evaluation:
         requires_ticket=ruling.requires_ticket,
         requires_signature=ruling.requires_signature,
         requires_signed_request=ruling.requires_signed_request,
+        required_witnesses=ruling.requirements.required_witnesses,
     )
 
 

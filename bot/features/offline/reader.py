@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -21,12 +22,13 @@ from bot.features.offline.plan_file import PlanSigner, find_signer, parse_offlin
 from bot.model.errors import InvalidRequestError
 from bot.model.plan import ResolvedPlan
 from bot.model.request_form import RequestSyntaxError, format_request, parse_values
+from bot.model.text import format_count
 from bot.model.times import DAY, HOUR, SECOND
 from bot.policy import NoPolicyError, Policy
 from bot.workflow.context import WorkflowContext
-from connectors.errors import HostError
+from connectors.errors import HostError, OutputLimitError
 from connectors.inventory import Host
-from connectors.rows import OddRow
+from connectors.rows import OddRow, Rows
 from connectors.run_signed import RecordedStep, SignedTexts, query_history
 
 log = logging.getLogger(__name__)
@@ -85,17 +87,33 @@ class OfflineReader:
         if self._closing.is_set():
             return
         try:
-            query = query_history(_HISTORY_DAYS)
-            steps = self._context.fleet.query_with_changer(host.name, query)
+            days, steps = self._query_record(host)
         except HostError as error:
             log.warning("what people did on %s offline cannot be read: %s", host.name, error)
             return
         try:
-            found = [*self._list_changes(known, host, steps), *_list_findings(steps.odd)]
+            found = [
+                *self._list_changes(known, host, steps),
+                *_list_findings(steps.odd),
+                *_list_unread_days(days),
+            ]
             self._log_new(known, host, found)
         except Exception:
             # One host must not keep the others from being read.
             log.exception("what people did on %s offline cannot be logged", host.name)
+
+    def _query_record(self, host: Host) -> tuple[int, Rows[RecordedStep]]:
+        """Return the record of the last days, and how many: fewer if it is too long.
+
+        0 days, and no steps, if that of one day is too long. Raises HostError.
+        """
+        days = _HISTORY_DAYS
+        while days:
+            with suppress(OutputLimitError):
+                query = query_history(days)
+                return days, self._context.fleet.query_with_changer(host.name, query)
+            days //= 2
+        return 0, Rows([], [])
 
     def _log_new(self, known: _Known, host: Host, found: Sequence[_Found]) -> None:
         """Log what is not logged; the database is locked only if there is something."""
@@ -188,6 +206,18 @@ def _list_findings(odd: Sequence[OddRow]) -> Sequence[_Found]:
     reason = f"{count} of the record of the host cannot be read, {first}"
     digest = _hash_text("\n".join(row.text for row in odd))
     return [(events.OfflineRecordInvalid(digest=digest, reason=reason), "")]
+
+
+def _list_unread_days(days: int) -> Sequence[_Found]:
+    """Return the finding about a record that is too long to be read as a whole."""
+    if days == _HISTORY_DAYS:
+        return []
+    read = f"only that of the last {format_count(days, 'day')} was" if days else "none of it was"
+    reason = (
+        f"the record of the host is longer than Keyturn reads, so {read} read. Look at it on the "
+        "host, and find out who runs so many steps there"
+    )
+    return [(events.OfflineRecordInvalid(digest=_hash_text(reason), reason=reason), "")]
 
 
 def _list_logged(tx: Transaction) -> Set[_Key]:

@@ -21,8 +21,8 @@ from bot.model.plan import ResolvedPlan
 from bot.model.signing import SigningKey
 from bot.model.times import HOUR
 from bot.workflow.context import WorkflowContext
-from connectors.command import Query
-from connectors.errors import UnreachableError
+from connectors.command import Query, Shell
+from connectors.errors import OutputLimitError, UnreachableError
 from tests.bot.features.offline.test_commands import STEP, Desk, make_file, make_plan
 from tests.bot.harness import ManualDispatcher
 from tests.playground.keys import make_key
@@ -38,6 +38,9 @@ class RecordingHost:
 
     def __init__(self, desk: Desk) -> None:
         self.desk, self.record, self.is_up = desk, "", True
+        # The days whose record is longer than what is read of a command.
+        self.too_long = 100
+        self.asked = list[str]()
         (known,) = (host for host in desk.read_policy().inventory if host.signed)
         self.fingerprint = known.fingerprint
 
@@ -61,6 +64,10 @@ class RecordingHost:
     def query_with_changer(self, _host: str, query: Query[T], **_more: object) -> T:
         if not self.is_up:
             raise UnreachableError("it does not answer")
+        asked = query.command.stdin if isinstance(query.command, Shell) else ""
+        self.asked.append(asked)
+        if int(asked.split()[-1]) > self.too_long:
+            raise OutputLimitError("it printed too much")
         return query.parse(self.record)
 
     run_query: Any = None
@@ -187,6 +194,24 @@ def test_host_that_does_not_answer_is_read_the_next_time(watch: Watch):
     assert watch.read() == []
     watch.host.is_up = True
     assert len(watch.read()) == 1
+
+
+def test_record_that_is_too_long_is_read_from_fewer_days_and_is_a_finding(watch: Watch):
+    watch.host.keep(watch.host.make_plan(), "olga", "adam")
+    watch.host.too_long = 10
+    change, finding = watch.read()
+    assert watch.host.asked == ["a history 31\n", "a history 15\n", "a history 7\n"]
+    assert change.event.kind == events.ChangedOffline.kind
+    assert isinstance(finding.event, events.OfflineRecordInvalid)
+    assert "only that of the last 7 days was read" in finding.event.reason
+    assert len(watch.read()) == 2
+
+
+def test_record_of_one_day_that_is_too_long_is_a_finding(watch: Watch):
+    watch.host.too_long = 0
+    (finding,) = watch.read()
+    assert isinstance(finding.event, events.OfflineRecordInvalid)
+    assert "so none of it was read" in finding.event.reason
 
 
 def test_odd_part_of_a_record_is_a_finding_and_hides_no_change(watch: Watch):

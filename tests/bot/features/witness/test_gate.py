@@ -1,6 +1,7 @@
 """A change whose rules have @witnessed sends nothing before witnesses have cosigned the log."""
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Generator
@@ -18,6 +19,8 @@ from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.model.verifier_keys import list_cosignatures, parse_signed_note
 from bot.model.waiting import Waiting, WaitingFor, describe_waiting
+from bot.policy.explain import PreviewQuestion
+from bot.queries.preview import preview_request
 from bot.service import KeyturnService
 from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.databases import create_sqlite_database, skip_fsync
@@ -64,6 +67,7 @@ class Site:
         with self.harness.database.reading() as tx:
             size = change_log.get_head(tx)[0]
         self.witnesses.publish_newest(size)
+        self.witnesses.wait_for_answers()
         with self.harness.database.transaction() as tx:
             self.witnesses.save_cosignatures(tx)
 
@@ -100,6 +104,37 @@ def test_change_runs_once_a_witness_has_cosigned_approval_and_intent(site: Site)
     assert note is not None
     [line] = note.cosignatures
     assert line.startswith("— w1.example ")
+
+
+def test_forecast_names_the_required_witnesses(site: Site) -> None:
+    policy = site.harness.policies.get_policy()
+    with site.harness.database.reading() as tx:
+        question = PreviewQuestion(SetSwitch, ("lb1",))
+        preview = preview_request(tx, policy, question, person="dora", source="web")
+    [area] = preview.areas
+    assert (
+        "The change log is cosigned by 1 witness before anything is sent."
+        in area.evaluation.describe()
+    )
+
+
+def test_witness_that_hangs_delays_no_duty(site: Site) -> None:
+    [process] = site.processes
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(20)
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        witnesses = Witnesses(site.harness.database, [replace(process.address, url=url)])
+        witnesses.publish_newest(1)
+        asked, _ = silent.accept()
+        # It has not answered, and what others received can be saved.
+        with site.harness.database.transaction() as tx:
+            witnesses.save_cosignatures(tx)
+        witnesses.publish_newest(1)
+        assert [one.level for one in witnesses.list_states()] == ["ok"]
+    asked.close()
+    witnesses.wait_for_answers()
+    assert [one.level for one in witnesses.list_states()] == ["away"]
+    witnesses.close()
 
 
 def _list_entries(harness: Harness, run: Run) -> list[change_log.Entry]:
