@@ -9,6 +9,7 @@ from alembic.script import ScriptDirectory
 
 from bot.db import migrations
 from bot.db.database import Database
+from tests.bot.databases import on_postgresql
 
 
 def test_newest_revision_is_the_head_of_the_migrations() -> None:
@@ -31,3 +32,10 @@ def test_schema_of_another_or_no_revision_is_not_current(tmp_path: Path, stateme
         connection.exec_driver_sql(statement.format("alembic_version"))
     assert not migrations.is_schema_current(database)
     database.close()
+
+
+@on_postgresql
+def test_postgresql_cleans_runs_early(database: Database) -> None:
+    with database.reading() as tx:
+        query = "SELECT reloptions FROM pg_class WHERE oid = 'run'::regclass"
+        assert tx.sql.exec_driver_sql(query).scalar() == ["autovacuum_vacuum_scale_factor=0.05"]
