@@ -112,10 +112,15 @@ def _build_copy_slot(run_view: SlackRunView, user: str) -> str:
 
 
 def list_users_due_copy(run_view: SlackRunView, location: MessageLocation | None) -> list[str]:
-    """Return the users who need a copy of the card. location: of the card itself."""
+    """Return the users who need a copy of the card. location: of the card itself.
+
+    A requester who has to sign first is called at once: nothing goes on before.
+    """
     if run_view.run.state is not State.PENDING:
         return []
     is_hidden = location is None or location.channel.startswith("D")
+    if run_view.view.lacks_signed_request and run_view.requester and not is_hidden:
+        return [run_view.requester]
     missing = list_missing_approvers(run_view)
     is_called = any(one.is_assigned or one.is_on_duty for one in missing)
     if run_view.run.reminded_at is None and not is_hidden and not is_called:

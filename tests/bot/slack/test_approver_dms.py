@@ -15,6 +15,7 @@ from tests.bot.harness import Harness
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import PENDING_BUTTONS, Chat, open_chat
 from tests.bot.slack.json_walk import list_mentions
+from tests.policies import get_signed_rules
 
 pytestmark = pytest.mark.anyio
 LAMP_ON = "toy set lb1 lamp on"
@@ -36,6 +37,19 @@ async def reminded_chat(chat: Chat) -> Chat:
 async def test_approvers_get_no_direct_message_before_the_reminder_is_due(chat: Chat):
     await chat.type(LAMP_ON)
     assert [one.channel for one in chat.slack.posted] == ["C0OPS"]
+
+
+async def test_requester_who_signs_first_is_told_in_a_direct_message(harness: Harness):
+    (harness.policies.path / "policy.cedar").write_text(get_signed_rules("both"))
+    async with open_chat(harness) as chat:
+        await chat.type(LAMP_ON)
+        assert [one.channel for one in chat.slack.posted] == ["C0OPS", "D0DORA"]
+        [copy] = chat.slack.seen_in("D0DORA")
+        assert "First the requester signs this plan" in copy.words
+        chat.harness.service.withdraw_run(1, person="dora")
+        await chat.settle()
+        [copy] = chat.slack.seen_in("D0DORA")
+        assert "signs this plan" not in copy.words
 
 
 async def test_approver_on_duty_is_mentioned_before_the_other_approvers(harness: Harness):
