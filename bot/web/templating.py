@@ -28,6 +28,7 @@ from bot.web.pages import list_links, list_sections
 
 # Text between backticks.
 _QUOTED_PATTERN = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`")
+_TIME = Markup('<time datetime="{0}T{1}Z" title="{0} {1} UTC" data-local-time>{0} {1} UTC</time>')
 # Pages that belong to another page of the menu.
 _SECTIONS = {
     "/changes": "/runs",
@@ -61,7 +62,8 @@ def make_visible(value: object) -> Markup | str:
     """
     if isinstance(value, Markup):
         return value
-    return escape_control(str(value).replace("\r\n", "\n"))
+    text = str(value)
+    return text if text.isprintable() else escape_control(text.replace("\r\n", "\n"))
 
 
 def render_code(text: str) -> Markup:
@@ -75,11 +77,8 @@ def render_code(text: str) -> Markup:
 
 def render_times(text: str) -> Markup:
     """Return a text as HTML, with `<time>` around UTC times: pages show them in local time."""
-    time = Markup(
-        '<time datetime="{0}T{1}Z" title="{0} {1} UTC" data-local-time>{0} {1} UTC</time>'
-    )
     return Markup("").join(
-        make_visible(part) if at is None else time.format(part[:10], part[11:].rstrip(" UTCZ"))
+        make_visible(part) if at is None else _TIME.format(part[:10], part[11:].rstrip(" UTCZ"))
         for part, at in times.split_times(text)
     )
 
