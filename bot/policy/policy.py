@@ -267,23 +267,25 @@ class Policy:
     @cached_property
     def _likenesses_elsewhere(self) -> Mapping[str, Hashable]:
         """As person_likenesses, for rulings about areas that the person does not own."""
-        is_name_used = "name" in self.mentions
-        # Who owns these matters everywhere: rules name them, or hosts in them.
-        hosts = self.inventory.hosts
-        named = frozenset(
-            [
-                *(one for one in self.organisation.areas if f"Owners::{one}" in self.mentions),
-                *(hosts[name].area for name in self._inspected_hosts),
-            ]
-        )
+        is_name_used, owned_areas = "name" in self.mentions, self._owned_areas
+        named = {
+            one.removeprefix("Person::") for one in self.mentions if one.startswith("Person::")
+        }
+        # Who owns these matters everywhere: rules name them, or read hosts in them.
+        read = {one for one in self.organisation.areas if f"Owners::{one}" in self.mentions}
+        read |= {self.inventory[name].area for name in self._inspected_hosts}
+        numbers: dict[Hashable, int] = {}
         return {
-            one.id: (
-                tuple(sorted(one.roles)),
-                tuple(area for area in self._owned_areas.get(one.id, ()) if area in named),
-                one.name if is_name_used else "",
-                one.id if f"Person::{one.id}" in self.mentions else "",
+            name: numbers.setdefault(
+                (
+                    tuple(sorted(one.roles)),
+                    tuple(area for area in owned_areas.get(name, ()) if area in read),
+                    one.name if is_name_used else "",
+                    name if name in named else "",
+                ),
+                len(numbers),
             )
-            for one in self.organisation.people.values()
+            for name, one in self.organisation.people.items()
         }
 
     def _group_hosts(self, mentions: frozenset[str]) -> Mapping[str, Hashable]:
