@@ -11,12 +11,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.bench import (
+    backups,
     change_log,
     drift_readings,
     enrolled_steps,
     fanout,
     history_pages,
     idle_hosts,
+    large_policy,
     many_writers,
     open_pages,
     page,
@@ -28,6 +30,7 @@ from tests.bench.measurements import Part
 
 _HOSTS = (100, 200)
 _QUICK, _FULL = 50_000, 10_000_000
+_BACKED_UP = 1_000_000
 
 
 def main() -> None:
@@ -121,6 +124,15 @@ def _enrolled(options: argparse.Namespace) -> Part:
     return enrolled_steps.measure(10 if options.quick else 40)
 
 
+def _policy(options: argparse.Namespace) -> Part:
+    return large_policy.measure(*((500, 200, 50, 1) if options.quick else (5_000, 2_000, 500, 7)))
+
+
+def _backup(options: argparse.Namespace) -> Part:
+    entries = min(options.count, _BACKED_UP)
+    return _on_each(options, lambda name: backups.measure(name, entries, options.keep))
+
+
 def _start(options: argparse.Namespace) -> Part:
     return service_start.measure(1 if options.quick else 7, options.count, options.keep)
 
@@ -136,6 +148,8 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "writers": _writers,
     "history": _history,
     "slack": _slack,
+    "policy": _policy,
+    "backup": _backup,
     "start": _start,
 }
 _TITLES = {
@@ -149,6 +163,8 @@ _TITLES = {
     "writers": "Many writers on PostgreSQL",
     "history": "History and log pages",
     "slack": "Slack, beside a bare Bolt app",
+    "policy": "A policy of thousands of people",
+    "backup": "Backup and restore",
     "start": "Starting",
 }
 

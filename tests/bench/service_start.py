@@ -1,4 +1,4 @@
-"""Start-up: the time until `keyturn --help` and `keyturn serve` answer, and the memory used."""
+"""Start-up: the time until commands and `keyturn serve` answer, and the memory used."""
 
 import os
 import subprocess
@@ -45,6 +45,10 @@ def measure(rounds: int, entries: int, keep: Path | None) -> Part:
     ):
         kept = _environment(Path(place))
         bare = median(timed(lambda: _run(kept, sys.executable, "-c", "pass"), rounds))
+        shown = median(timed(lambda: _run(kept, *_KEYTURN, "--help"), rounds))
+        # A service that does not answer.
+        client = {**kept, "KEYTURN_TOKEN": "kt_none", "KEYTURN_PORT": "1"}
+        asked = median(timed(lambda: _run(client, *_KEYTURN, "runs", status=1), rounds))
         full = {**kept, "KEYTURN_DATA": str(filled.place)}
         with filled.database.transaction() as tx:
             log_snapshot.delete_snapshots(tx)
@@ -60,6 +64,8 @@ def measure(rounds: int, entries: int, keep: Path | None) -> Part:
             with_chat, holds_with_chat = _served({**kept, **chat}, rounds)
     log = f"{filled.entries:,} entries"
     targets = [
+        set_maximum(120, "`keyturn --help`", shown * 1000, "ms", bare * 1000),
+        set_maximum(200, "`keyturn runs` without a service", asked * 1000, "ms", bare * 1000),
         set_maximum(2.0, "`keyturn serve`, until it answers", ready, "s", bare),
         set_maximum(2.0, "the same with chat", with_chat, "s", bare),
         set_maximum(150, "memory of the embedded service", holds, "MB"),
@@ -86,8 +92,10 @@ def _environment(place: Path) -> dict[str, str]:
     }
 
 
-def _run(environment: Mapping[str, str], *command: str) -> None:
-    subprocess.run(command, env=dict(environment), check=True, stdout=subprocess.DEVNULL)
+def _run(environment: Mapping[str, str], *command: str, status: int = 0) -> None:
+    ran = subprocess.run(command, env=dict(environment), check=False, capture_output=True)
+    if ran.returncode != status:
+        raise RuntimeError(ran.stderr.decode())
 
 
 def _served(environment: Mapping[str, str], rounds: int) -> tuple[float, float]:
