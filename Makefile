@@ -120,6 +120,12 @@ $(SCHEMAS): $(addprefix $(dir $(SCHEMAS)),generate.cjs payloads.ts tsconfig.json
 	echo "making schemas of Slack's types"
 	.ci/npm run --silent schemas -- $(CURDIR)/$@
 
+.PHONY: package
+package: setup assets ## Build a wheel with the web pages' assets in dist; two builds of a commit are the same bytes
+	echo "building the wheel"
+	$(BIN)/python -m hatchling build --target wheel --directory dist >/dev/null
+	cd dist && sha256sum *.whl
+
 # --- Demo, tests, benchmarks ------------------------------------------------------------------------
 
 .PHONY: demo
