@@ -11,9 +11,9 @@ import re
 from dataclasses import dataclass
 from typing import Any, cast
 
-from connectors.command import DeviceCommand, Hint, Query, Shell
+from connectors.command import DeviceCommand, Hint, Query, QueryRunner, Shell
 from connectors.device_output import HINTS
-from connectors.errors import ParseError
+from connectors.errors import ParseError, SetupError
 from connectors.rows import Rows, join_rows, parse_each
 from connectors.sudo import SudoRule
 
@@ -51,6 +51,13 @@ class BgpPeer:
 def query_peers() -> Query[Rows[BgpPeer]]:
     """Query a host by its vtysh."""
     return Query(Shell(("vtysh", "-c", _SHOW), root=True, hints=_HINTS), parse_peers)
+
+
+def read_peers(run_query: QueryRunner, host: str) -> Rows[BgpPeer]:
+    try:
+        return run_query(host, query_device_peers())
+    except SetupError:  # it is a host with a shell
+        return run_query(host, query_peers())
 
 
 def query_device_peers() -> Query[Rows[BgpPeer]]:

@@ -6,10 +6,10 @@ and one line of hexadecimal counters for each processor.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from connectors import probation
-from connectors.command import Hint, Query, Setting, Shell
+from connectors.command import Hint, Query, QueryRunner, Setting, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
 from connectors.rows import NamedRows, parse_each
@@ -87,6 +87,12 @@ def query_boot_limits() -> Query[Mapping[str, int]]:
     """Query which files set the limit at boot. grep exits with 1 for none, 2 for a missing one."""
     words = ("grep", "-rsHE", r"^[[:space:]]*net[./]netfilter[./]nf_conntrack_max[[:space:]]*=")
     return Query(Shell((*words, *_BOOT_FILES)), parse_boot_limits, frozenset({0, 1, 2}))
+
+
+def read_limits(run_query: QueryRunner, host: str) -> Conntrack:
+    """Read the table, with the limit of each file of sysctl."""
+    limits = run_query(host, query_boot_limits())
+    return replace(run_query(host, query_conntrack()), boot_limits=limits)
 
 
 def parse_boot_limits(answer: str) -> NamedRows[str, int]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pydantic import BaseModel, Field, ValidationError
 
 from connectors import probation
-from connectors.command import Hint, Query, Setting, Shell
+from connectors.command import Hint, Query, QueryRunner, Setting, Shell
 from connectors.errors import ParseError
 from connectors.probation import Probation
 from connectors.script import load_script
@@ -80,6 +80,11 @@ def query_fstab() -> Query[str | None]:
     """Query the options of /proc in fstab; None if it has no line there."""
     shell = Shell(("findmnt", "-J", "-o", "TARGET,FSTYPE,OPTIONS", "--fstab", "/proc"))
     return Query(shell, parse_fstab, frozenset({0, 1}))
+
+
+def read_proc(run_query: QueryRunner, host: str) -> ProcMount:
+    value, gid = run_query(host, query_current())
+    return ProcMount(value, gid, run_query(host, query_fstab()))
 
 
 class _FindmntFilesystem(BaseModel):

@@ -80,6 +80,11 @@ class DiskUse:
             return "random"
         return "sequential" if self.request_kib >= _SEQUENTIAL_FROM else "mixed"
 
+    @property
+    def description(self) -> str:
+        """What a sentence says of it."""
+        return str(self)
+
     def __str__(self) -> str:
         if not self.request_rate:
             return f"{self.device} was idle"

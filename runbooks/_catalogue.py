@@ -10,6 +10,7 @@ from typing import TypeGuard
 
 import runbooks
 from runbooks import _own
+from runbooks._declared import SUFFIX, load_page, register_page
 from runbooks._own import FindEnabled
 from runbooks._own_files import OwnRunbookError, read_own_files, refuse_same_words
 from runbooks._runbook import AnyRunbook, Change, Runbook
@@ -45,10 +46,12 @@ def set_enabled_source(find_enabled: FindEnabled) -> None:
 
 
 def _list_modules() -> Iterator[str]:
-    """Yield the names of Keyturn's own modules with runbooks."""
+    """Yield the names of Keyturn's own modules with runbooks, also of declared ones."""
     for module in pkgutil.iter_modules(runbooks.__path__):
         if not module.name.startswith("_"):
             yield f"runbooks.{module.name}"
+    for page in sorted(Path(runbooks.__path__[0]).glob(f"*{SUFFIX}")):
+        yield register_page(load_page(page, page.read_bytes()))
 
 
 def _load_modules(modules: Iterable[str]) -> Mapping[str, type[AnyRunbook]]:

@@ -13,6 +13,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import decode_source, spec_from_file_location
 from types import CodeType
 
+from runbooks._declared import load_page, register_page
 from runbooks._own_files import OwnFile, is_shared_module, make_load_error, read_own_files
 
 FindEnabled = Callable[[Mapping[str, str]], Collection[str]]
@@ -76,7 +77,7 @@ def load_own_modules() -> Sequence[str]:
     # Any shared module can take part in any runbook, and no runbook works without those it uses.
     is_complete = all(file.module in enabled for file in files if file.is_shared)
     chosen = [file for file in files if is_complete and file.module in enabled]
-    _modules.files = {file.module: file for file in chosen}
+    _modules.files = {file.module: file for file in chosen if not file.is_page}
     if _modules not in sys.meta_path:
         sys.meta_path.append(_modules)
     _pending.clear()
@@ -88,7 +89,10 @@ def load_own_modules() -> Sequence[str]:
 
 def _load_file(file: OwnFile) -> None:
     try:
-        importlib.import_module(file.module)
+        if file.is_page:
+            register_page(load_page(file.path, file.content))
+        else:
+            importlib.import_module(file.module)
     except Exception as error:
         raise make_load_error(file.path, error) from error
     _digests[file.module] = file.digest

@@ -1,6 +1,7 @@
 """Read the own runbooks and connectors of an installation, without executing any of them.
 
-    <directory>/runbooks/hugepages_set.py
+    <directory>/runbooks/swappiness_set.yaml    a page, which is data
+    <directory>/runbooks/hugepages_set.py       a class, which is code
     <directory>/connectors/hugepages.py
 
 One directory is named in KEYTURN_RUNBOOKS. Others are those of installed packages that name
@@ -31,6 +32,8 @@ from connectors.permissions import (
     open_trusted_directory,
     open_trusted_entry,
 )
+from runbooks._declared import SUFFIX, check_page, load_page, parse_page
+from runbooks._declared_yaml import PageError
 
 # The environment variable with the directory.
 SETTING = "KEYTURN_RUNBOOKS"
@@ -77,6 +80,19 @@ class OwnFile:
     def digest(self) -> str:
         """The SHA-256 of the content, in 64 hex digits."""
         return sha256(self.content).hexdigest()
+
+    @property
+    def is_page(self) -> bool:
+        """Whether it is a page of YAML, which is data."""
+        return self.path.suffix == SUFFIX
+
+    def check_page(self) -> None:
+        """Check all of a page. Raises OwnRunbookError."""
+        try:
+            if self.is_page:
+                check_page(load_page(self.path, self.content))
+        except PageError as error:
+            raise OwnRunbookError(f"{self.path}: {error}") from None
 
     @property
     def is_shared(self) -> bool:
@@ -155,7 +171,7 @@ def _list_names(directory: int) -> frozenset[str]:
 
 def _is_module(name: str) -> bool:
     # The directory extends a package, so an __init__.py in it has no meaning.
-    return name.endswith(".py") and name != "__init__.py"
+    return name.endswith((".py", SUFFIX)) and name != "__init__.py"
 
 
 def _read_module(directory: int, path: Path, owners: Collection[int]) -> OwnFile:
@@ -171,13 +187,17 @@ def _read_module(directory: int, path: Path, owners: Collection[int]) -> OwnFile
 def _check_name(path: Path) -> None:
     if not path.stem.isidentifier():
         raise OwnRunbookError(f"{path}: use only letters, digits and _ in the name of a module")
+    if path.suffix == SUFFIX and (path.parent.name != "runbooks" or path.stem.startswith("_")):
+        raise OwnRunbookError(f"{path}: a page is a runbook: move it to runbooks/, without _")
     package = Path(importlib.import_module(path.parent.name).__path__[0])
-    if (package / path.name).exists() or (package / path.stem).exists():
+    if any((package / f"{path.stem}{suffix}").exists() for suffix in ("", ".py", SUFFIX)):
         raise OwnRunbookError(f"{path}: Keyturn has a module with this name: choose another")
 
 
 def _check_content(path: Path, content: bytes) -> tuple[str, ...]:
     """Return the words of the runbooks in a file. Raises OwnRunbookError."""
+    if path.suffix == SUFFIX:
+        return (_parse_page(path, content),)
     try:
         tree = ast.parse(content, path.name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -190,6 +210,14 @@ def _check_content(path: Path, content: bytes) -> tuple[str, ...]:
             "share with _"
         )
     return words
+
+
+def _parse_page(path: Path, content: bytes) -> str:
+    """Return the words of a page. Raises OwnRunbookError."""
+    try:
+        return parse_page(content)[1].words
+    except PageError as error:
+        raise OwnRunbookError(f"{path}: {error}") from None
 
 
 def _iterate_words(path: Path, tree: ast.Module) -> Iterator[str]:

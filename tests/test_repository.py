@@ -369,7 +369,7 @@ def test_every_runbook_has_a_test_file() -> None:
 
 
 def test_every_public_module_of_runbooks_is_a_runbook() -> None:
-    modules = {path.stem for path in (ROOT / "runbooks").glob("[!_]*.py")}
+    modules = {path.stem for path in (ROOT / "runbooks").glob("[!_]*.*")}
     assert modules == {
         runbook.__module__.rpartition(".")[2] for runbook in load_catalogue().values()
     }

@@ -13,6 +13,7 @@ from connectors.inventory import Host
 from connectors.script import SCRIPTS_DIRECTORY, Script, load_code
 from connectors.sudo import RuleTooLongError, SudoRule
 from runbooks import AnyRunbook, load_catalogue
+from runbooks._declared import check_page
 
 CLASSIC_SUDO_ADVICE = (
     "it supports no regular expressions. Install the package sudo, and choose it as sudo: on "
@@ -44,6 +45,7 @@ def list_sudo_grants(runbooks: Mapping[str, type[AnyRunbook]]) -> tuple[SudoGran
 
 def list_dialects(runbook: type[AnyRunbook]) -> frozenset[ModuleType]:
     """Return the connector modules that a runbook uses, directly or indirectly."""
+    check_page(runbook)
     found: set[ModuleType] = set()
     waiting = [sys.modules[runbook.__module__]]
     while waiting:

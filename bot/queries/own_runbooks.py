@@ -47,6 +47,13 @@ def list_states(tx: Transaction) -> list[OwnRunbookState]:
     ]
 
 
+def check_pages(words: str) -> None:
+    """Check all of the page of an own runbook, if it is one. Raises OwnRunbookError."""
+    for file in read_own_files():
+        if words in file.words:
+            file.check_page()
+
+
 def list_enabled_modules(tx: Transaction, digests: Mapping[str, str]) -> Collection[str]:
     """Return the modules that two people, or one alone, have enabled with these digests.
 

@@ -49,6 +49,7 @@ def _get_state(tx: Transaction, words: str) -> OwnRunbookState:
     """Return the state of an own runbook, as its files are now. Raises InvalidRequestError."""
     try:
         states = {one.words: one for one in own_runbooks.list_states(tx)}
+        own_runbooks.check_pages(words)
     except OwnRunbookError as error:
         raise InvalidRequestError(str(error)) from None
     if words not in states:

@@ -11,11 +11,14 @@ import pytest
 from connectors.command import NO_HOOKS, Answer, QueryCommand, RunHooks, Shell
 from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
-from runbooks.hidepid_set import SetHidepid
-from runbooks.hidepid_show import ShowHidepid
 from tests.acceptance.direct_execution import execute_plan, make_plan, undo_plan
 from tests.playground.probation import Probations
+from tests.runbooks.declared import load_change, load_check
 from tests.scripted_fleet import build_inventory
+
+SetHidepid = load_change("hidepid set")
+
+ShowHidepid = load_check("hidepid show")
 
 SHOW = ShowHidepid.model_validate({"host": "web1"})
 HIDE = SetHidepid.model_validate({"host": "web1", "value": "2"})

@@ -13,13 +13,16 @@ from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks.allocator_check import AllocatorCheck
-from runbooks.conntrack_set import SetConntrack
 from runbooks.host_changes import HostChanges
 from runbooks.tcp_window_check import TcpWindowCheck
-from runbooks.uptime_check import UptimeCheck
 from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.playground.probation import Probations
 from tests.playground.sshd import Sshd
+from tests.runbooks.declared import load_change, load_check
+
+SetConntrack = load_change("conntrack set")
+
+UptimeCheck = load_check("uptime check")
 
 pytestmark = pytest.mark.real
 

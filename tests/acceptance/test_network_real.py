@@ -14,12 +14,15 @@ from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
-from runbooks.bgp_check import CheckBgp
 from runbooks.hsrp_check import HsrpCheck
-from runbooks.switch_ports import SwitchPorts
 from tests.playground.frr import ADDRESS, Routers
 from tests.playground.probation import wait_until
 from tests.playground.sshd import Sshd
+from tests.runbooks.declared import load_check
+
+CheckBgp = load_check("bgp check")
+
+SwitchPorts = load_check("switch ports")
 
 pytestmark = pytest.mark.real
 

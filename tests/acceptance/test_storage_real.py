@@ -13,12 +13,14 @@ from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks import Refused
-from runbooks.disk_io import DiskTraffic
 from runbooks.nfs_scheduler_set import SetScheduler
 from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.playground.daemon import find_program
 from tests.playground.loop_device import explain_missing_support, loop_device
 from tests.playground.sshd import Sshd
+from tests.runbooks.declared import load_check
+
+DiskTraffic = load_check("disk io")
 
 _MISSING = explain_missing_support()
 pytestmark = [

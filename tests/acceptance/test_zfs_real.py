@@ -19,18 +19,21 @@ from connectors.ssh_pool import SshPool
 from connectors.zfs_disks import read_disks
 from runbooks import NoUndo, Refused, Report
 from runbooks.zfs_disk import ClearErrors, OnlineDisk, ReplaceDisk
-from runbooks.zfs_io import PoolTraffic
 from runbooks.zfs_pools import ListPools
 from runbooks.zfs_scrub_start import ForceScrub, StartScrub
 from runbooks.zfs_scrub_status import ScrubStatus
 from runbooks.zfs_scrub_stop import PauseScrub, StopScrub
 from runbooks.zfs_set import SetProperty
-from runbooks.zfs_snapshot import TakeSnapshot
 from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.plans import list_work
 from tests.playground.daemon import PATH
 from tests.playground.sshd import Sshd
 from tests.playground.zfs_fuse import ZfsFuse, explain_missing_support
+from tests.runbooks.declared import load_change, load_check
+
+PoolTraffic = load_check("zfs io")
+
+TakeSnapshot = load_change("zfs snapshot")
 
 _MISSING = explain_missing_support()
 pytestmark = [

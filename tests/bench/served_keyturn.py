@@ -13,9 +13,11 @@ from bot.db import runs
 from bot.model.run import ENDED_STATES, RequestOrigin, RequestTerms, Run, State
 from connectors.command import Query, QueryRunner, Shell
 from runbooks import Change, Host, Plan, Step, load_catalogue
-from runbooks.uptime_check import UptimeCheck
 from tests.bench.farm import Farm
 from tests.playground.service import Service
+from tests.runbooks.declared import load_check
+
+UptimeCheck = load_check("uptime check")
 
 WEB = RequestOrigin("web")
 _TOO_FAST = 429
@@ -75,7 +77,9 @@ class ServedKeyturn:
 
     def check(self, count: int) -> float:
         """Check so many hosts as one request; return how long that took."""
-        return self._time_request([UptimeCheck(host=name) for name in self._farm.names[:count]])
+        return self._time_request(
+            [UptimeCheck.model_validate({"host": name}) for name in self._farm.names[:count]]
+        )
 
     def change(self, count: int) -> float:
         """Change so many hosts in waves; return the seconds from the approval to the proof."""

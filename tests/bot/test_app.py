@@ -20,10 +20,12 @@ from bot.integrations.webhook_signature import build_signature_headers
 from bot.model.run import RequestOrigin, RequestTerms
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.parsing import TypedCommand, parse_typed_text
-from runbooks.uptime_check import UptimeCheck
 from tests.playground import sample_company
 from tests.playground.service import Service
 from tests.policies import INVENTORY
+from tests.runbooks.declared import load_check
+
+UptimeCheck = load_check("uptime check")
 
 pytestmark = pytest.mark.real
 
@@ -108,7 +110,8 @@ def test_outgoing_webhook_receives_the_event_of_a_new_request(
     # A new subscription is told of what happens after it was seen for the first time.
     while not heard and time.monotonic() < deadline:
         service.keyturn.service.request_run(
-            UptimeCheck(host="lb1"), RequestTerms("dora", RequestOrigin("web"), "")
+            UptimeCheck.model_validate({"host": "lb1"}),
+            RequestTerms("dora", RequestOrigin("web"), ""),
         )
         time.sleep(0.5)
     assert heard

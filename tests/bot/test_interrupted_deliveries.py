@@ -6,10 +6,12 @@ from pathlib import Path
 from bot.db import home_queue, outbox
 from bot.db.tables import delivery
 from bot.model.run import RequestOrigin, RequestTerms
-from runbooks.uptime_check import UptimeCheck
 from tests.playground import sample_company
 from tests.playground.service import Service
 from tests.policies import INVENTORY
+from tests.runbooks.declared import load_check
+
+UptimeCheck = load_check("uptime check")
 
 
 def test_deliveries_claimed_before_a_crash_are_sent_after_the_restart(tmp_path: Path) -> None:
@@ -17,7 +19,8 @@ def test_deliveries_claimed_before_a_crash_are_sent_after_the_restart(tmp_path: 
     (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
     with Service(tmp_path, slack="") as before:
         run = before.keyturn.service.request_run(
-            UptimeCheck(host="lb1"), RequestTerms("dora", RequestOrigin("web"), "")
+            UptimeCheck.model_validate({"host": "lb1"}),
+            RequestTerms("dora", RequestOrigin("web"), ""),
         )
         with before.keyturn.database.transaction() as tx:
             home_queue.open_home(tx, "U0OLGA", "olga")

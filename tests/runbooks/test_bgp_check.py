@@ -5,9 +5,11 @@ import pytest
 from connectors import bgp
 from connectors.bgp import BgpPeer
 from runbooks import Report
-from runbooks.bgp_check import CheckBgp
 from tests.connectors.test_bgp import ESTABLISHED, SHUT_DOWN
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import ScriptedFleet
+
+CheckBgp = load_check("bgp check")
 
 CHECK = CheckBgp.model_validate({"host": "r1"})
 (PEER,) = bgp.parse_peers(ESTABLISHED)

@@ -4,9 +4,11 @@ import pytest
 
 from connectors import conntrack
 from connectors.conntrack import Conntrack
-from runbooks.conntrack_check import ConntrackCheck
 from tests.connectors.test_conntrack import IN_USE
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import ScriptedFleet
+
+ConntrackCheck = load_check("conntrack check")
 
 CHECK = ConntrackCheck.model_validate({"host": "lb1"})
 WELL = Conntrack(10_000, 262_144, 65_536, 2**34, 0, 0)

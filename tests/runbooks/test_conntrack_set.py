@@ -6,10 +6,12 @@ from pydantic import ValidationError
 from connectors import conntrack
 from connectors.conntrack import Conntrack
 from runbooks import NoUndo, Plan, Refused
-from runbooks.conntrack_set import SetConntrack
 from tests.connectors.test_conntrack import IN_USE
 from tests.plans import list_work
+from tests.runbooks.declared import load_change
 from tests.scripted_fleet import ScriptedFleet
+
+SetConntrack = load_change("conntrack set")
 
 SET = SetConntrack.model_validate({"host": "lb1", "maximum": "524288"})
 KEY = "net.netfilter.nf_conntrack_max"

@@ -7,8 +7,10 @@ from pydantic import ValidationError
 from bot.cli.runbook_kit.hostile_values import HOSTILE_ADDRESSES
 from connectors import csf_grep
 from connectors.csf_grep import CsfMatch
-from runbooks.csf_find import FindInCsf
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import ScriptedFleet
+
+FindInCsf = load_check("csf find")
 
 ANSWERS = Path(__file__).parent.parent / "connectors" / "answers"
 FIND = FindInCsf.model_validate({"host": "web1", "address": "198.51.100.7"})

@@ -5,9 +5,11 @@ from pydantic import ValidationError
 
 from connectors import iostat
 from connectors.iostat import DiskUse
-from runbooks.disk_io import DiskTraffic
 from tests.connectors.storage import recorded
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import ScriptedFleet
+
+DiskTraffic = load_check("disk io")
 
 LOOK = DiskTraffic.model_validate({"host": "nas1", "seconds": "3"})
 SLOW = DiskUse("sda", 150, 0, 600, 0, 60.0, 0.0, queue=9.0, busy=99.7)

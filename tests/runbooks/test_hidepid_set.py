@@ -1,15 +1,20 @@
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
 from connectors import hidepid
 from connectors.command import Answer
 from connectors.hidepid import ProcMount
-from runbooks.hidepid_set import SetHidepid
+from runbooks import Change
 from tests.connectors.storage import recorded
+from tests.runbooks.declared import load_change
 from tests.scripted_fleet import ScriptedFleet
 
+SetHidepid = load_change("hidepid set")
 
-def make_request(value: object) -> SetHidepid:
+
+def make_request(value: object) -> Change[Any]:
     return SetHidepid.model_validate({"host": "web1", "value": value})
 
 

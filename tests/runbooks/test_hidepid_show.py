@@ -2,9 +2,11 @@ import pytest
 
 from connectors import hidepid
 from connectors.command import Answer
-from runbooks.hidepid_show import ShowHidepid
 from tests.connectors.storage import recorded
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import ScriptedFleet
+
+ShowHidepid = load_check("hidepid show")
 
 SHOW = ShowHidepid.model_validate({"host": "web1"})
 NO_LINE = Answer(1, "")

@@ -2,9 +2,10 @@ import pytest
 
 from connectors import nfsd
 from runbooks import Plan, Refused
-from runbooks.nfs_threads_set import SetNfsThreads
+from tests.runbooks.declared import load_change
 from tests.scripted_fleet import ScriptedFleet
 
+SetNfsThreads = load_change("nfs threads set")
 SET = SetNfsThreads.model_validate({"host": "nas1", "threads": 64})
 
 

@@ -1,5 +1,7 @@
 from connectors.pdu import Outlet
-from runbooks.power_outlets_show import ShowOutlets
+from tests.runbooks.declared import load_check
+
+ShowOutlets = load_check("power outlets show")
 
 SHOW = ShowOutlets.model_validate({"host": "pdu1"})
 OUTLETS = tuple(

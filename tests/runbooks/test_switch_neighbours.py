@@ -2,8 +2,10 @@ import pytest
 
 from connectors.command import Answer
 from connectors.errors import CommandError
-from runbooks.switch_neighbours import SwitchNeighbours
+from tests.runbooks.declared import load_check
 from tests.runbooks.network import build_network_fleet, recorded
+
+SwitchNeighbours = load_check("switch neighbours")
 
 LOOK = SwitchNeighbours.model_validate({"host": "sw1"})
 

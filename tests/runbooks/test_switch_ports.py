@@ -3,8 +3,10 @@ import pytest
 from connectors.command import Answer
 from connectors.errors import CommandError, SetupError
 from connectors.switch import SwitchPort
-from runbooks.switch_ports import SwitchPorts
+from tests.runbooks.declared import load_check
 from tests.runbooks.network import build_network_fleet, recorded
+
+SwitchPorts = load_check("switch ports")
 
 LOOK = SwitchPorts.model_validate({"host": "sw1"})
 SHOW = ("sw1", "show interfaces status")

@@ -1,6 +1,8 @@
 from connectors.switch import Vlan
-from runbooks.switch_vlan import SwitchVlans
+from tests.runbooks.declared import load_check
 from tests.runbooks.network import build_network_fleet, recorded
+
+SwitchVlans = load_check("switch vlan")
 
 LOOK = SwitchVlans.model_validate({"host": "sw1"})
 

@@ -4,9 +4,11 @@ import pytest
 
 from connectors import uptime
 from connectors.uptime import Uptime
-from runbooks.uptime_check import UptimeCheck
 from tests.connectors.test_uptime import PLAIN
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import ScriptedFleet
+
+UptimeCheck = load_check("uptime check")
 
 CHECK = UptimeCheck.model_validate({"host": "web1"})
 DAY = 86400.0

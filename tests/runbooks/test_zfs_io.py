@@ -2,10 +2,12 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import zfs
-from runbooks.zfs_io import PoolTraffic
 from tests.connectors.test_zpool_text import recorded
+from tests.runbooks.declared import load_check
 from tests.runbooks.nas import HOSTILE_POOLS
 from tests.scripted_fleet import ScriptedFleet
+
+PoolTraffic = load_check("zfs io")
 
 WATCH = PoolTraffic.model_validate({"host": "nas1", "seconds": "1"})
 

@@ -1,8 +1,10 @@
 from connectors import zfs_snapshot
 from connectors.zfs_snapshot import Snapshots
 from runbooks import Plan
-from runbooks.zfs_snapshot import TakeSnapshot
+from tests.runbooks.declared import load_change
 from tests.scripted_fleet import ScriptedFleet
+
+TakeSnapshot = load_change("zfs snapshot")
 
 TAKE = TakeSnapshot.model_validate({"host": "nas1", "dataset": "tank/home", "name": "a"})
 

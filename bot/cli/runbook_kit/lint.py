@@ -15,12 +15,18 @@ from bot.model.request_form import RequestSyntaxError
 from connectors.sudo import SudoRule
 from runbooks import AnyRunbook, Change
 from runbooks._catalogue import is_own
+from runbooks._declared import check_page, get_source, is_declared
+from runbooks._declared_yaml import PageError
 
 _NO_UNDO = re.compile(r"NoUndo\(\s*f?\"")
 
 
 def lint_runbook(runbook: type[AnyRunbook]) -> list[str]:
     """Return the problems of a runbook, each with what to do."""
+    try:
+        check_page(runbook)
+    except PageError as error:
+        return [str(error)]
     problems = [*_find_missing_texts(runbook), *_find_missing_rules(runbook)]
     try:
         values = hostile_values.get_example_values(runbook)
@@ -33,9 +39,9 @@ def lint_runbook(runbook: type[AnyRunbook]) -> list[str]:
 
 
 def _find_missing_texts(runbook: type[AnyRunbook]) -> Iterator[str]:
-    for module in (*_list_modules(runbook), *list_dialects(runbook)):
-        if "TODO" in inspect.getsource(module):
-            yield f"{module.__name__} contains TODO: fill it in"
+    for name, text in _list_sources(runbook):
+        if "TODO" in text:
+            yield f"{name} contains TODO: fill it in"
     if not (runbook.__doc__ or "").strip():
         yield "it has no docstring: say in one sentence what it is for"
     if not runbook.example:
@@ -43,6 +49,15 @@ def _find_missing_texts(runbook: type[AnyRunbook]) -> Iterator[str]:
     for field in request_form.list_form_fields(runbook):
         if not field.hint:
             yield f"the field {field.name} has no description: add Field(description=…)"
+
+
+def _list_sources(runbook: type[AnyRunbook]) -> Iterator[tuple[str, str]]:
+    if is_declared(runbook):
+        source = get_source(runbook)
+        yield source.path.name, source.content.decode()
+        return
+    for module in (*_list_modules(runbook), *list_dialects(runbook)):
+        yield module.__name__, inspect.getsource(module)
 
 
 def _find_free_text(runbook: type[AnyRunbook], values: dict[str, object]) -> Iterator[str]:
@@ -56,6 +71,9 @@ def _find_free_text(runbook: type[AnyRunbook], values: dict[str, object]) -> Ite
 
 
 def _lint_change(runbook: type[Change[Any]]) -> Iterator[str]:
+    if is_declared(runbook):
+        # Its format requires all of it.
+        return
     sources = [inspect.getsource(module) for module in _list_modules(runbook)]
     if not runbook.undo and not any(map(_NO_UNDO.search, sources)):
         yield 'it has neither an undo nor a reason: add undo="…", or NoUndo("reason") to its steps'
@@ -73,6 +91,9 @@ def _list_modules(runbook: type[AnyRunbook]) -> list[ModuleType]:
 
 
 def _find_missing_rules(runbook: type[AnyRunbook]) -> Iterator[str]:
+    if is_declared(runbook):
+        # Its rules are made of its commands.
+        return
     for dialect in sorted(list_dialects(runbook), key=lambda one: one.__name__):
         for program in find_programs_without_rule(dialect):
             yield (

@@ -1,0 +1,799 @@
+"""Declared runbooks: a page of YAML becomes a class like any other runbook.
+
+A page is data. It names what is read, what that means and which commands lead from it to what was
+requested; docs/runbook-format.md has the format. Nothing of it is executed: conditions and texts
+are CEL, commands are words, and readings use only programs that are known to read.
+
+The class is in a module of its own, whose file is the page. Its connectors are those that the page
+names, and one that has the sudo rules of its own commands.
+"""
+
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import ModuleType, new_class
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from connectors import probation
+from connectors.command import Query, QueryRunner, Setting, Shell
+from connectors.errors import ParseError
+from connectors.probation import Probation
+from connectors.sudo import SudoRule
+from runbooks import _declared_cel as cel
+from runbooks import _declared_commands as commands
+from runbooks import _fields
+from runbooks._declared_cel import Expression, Scope, Text
+from runbooks._declared_commands import Command, Value, Values
+from runbooks._declared_format import (
+    CommandPart,
+    FieldPart,
+    NotePart,
+    ProbationPart,
+    ReadPart,
+    ReasonPart,
+    RunbookPage,
+    StatePart,
+)
+from runbooks._declared_parsers import make_parser
+from runbooks._declared_reads import refuse_change
+from runbooks._declared_yaml import Page, PageError, read_page
+from runbooks._lists import LISTS
+from runbooks._parts import READ_ERRORS
+from runbooks._plan import Leg, NoUndo, Plan, Refused, Report, Step, Table
+from runbooks._runbook import AnyRunbook, Change, Check, Runbook
+
+SUFFIX = ".yaml"
+_NAMED_TYPES: Mapping[str, Any] = {
+    "address": _fields.Address,
+    "agent": _fields.AgentName,
+    "bond": _fields.BondName,
+    "dataset": _fields.DatasetName,
+    "interface": _fields.InterfaceName,
+    "pool": _fields.PoolName,
+    "service": _fields.ServiceName,
+    "time": _fields.Instant,
+}
+_HOST_VALUE = commands.make_pattern_value(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_MESSAGES = {
+    "missing": "is missing: add it",
+    "extra_forbidden": "is not a key of this part: check the spelling",
+    "string_type": "must be a text: put it into quotation marks",
+    "int_type": "must be a whole number",
+    "bool_type": "must be true or false",
+    "list_type": "must be a list: begin each of its lines with -",
+    "dict_type": "must be a mapping: write `key: value` on each of its lines",
+    "model_type": "must be a mapping: write `key: value` on each of its lines",
+    "literal_error": "must be one of {expected}",
+    "string_pattern_mismatch": "must match {pattern}",
+    "string_too_short": "must not be empty",
+    "too_short": "must not be empty",
+    "string_too_long": "has more than {max_length} characters: shorten it",
+    "too_long": "has more than {max_length} items: split the runbook",
+    "greater_than_equal": "must be {ge} or more",
+    "less_than_equal": "must be {le} or less",
+}
+
+
+@dataclass(frozen=True)
+class FailedReading:
+    """A reading that may fail, and did."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Note:
+    text: Text
+    when: Expression
+    each: Expression | None
+
+    def render(self, values: Mapping[str, Any]) -> Iterator[str]:
+        for scope in _iterate_rows(self.each, self.when, values):
+            yield self.text.render(scope)
+
+
+@dataclass(frozen=True)
+class _TableRow:
+    cells: tuple[Text, ...]
+    when: Expression
+    each: Expression | None
+
+    def render(self, values: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+        for scope in _iterate_rows(self.each, self.when, values):
+            yield tuple(cell.render(scope) for cell in self.cells)
+
+
+def _iterate_rows(
+    each: Expression | None, when: Expression, values: Mapping[str, Any]
+) -> Iterator[Mapping[str, Any]]:
+    rows = [values] if each is None else [{**values, "row": row} for row in each.evaluate(values)]
+    yield from (scope for scope in rows if when.is_true(scope))
+
+
+@dataclass(frozen=True)
+class _Reading:
+    make_query: Callable[[Values], Query[Any]]
+    reader: Callable[..., Any] | None
+    when: Expression
+    may_fail: bool
+
+    def read(self, run_query: QueryRunner, host: str, values: Values) -> Any:
+        if not self.when.is_true(values.plain):
+            return None
+        try:
+            if self.reader is not None:
+                return self.reader(run_query, host, **self._get_arguments(values))
+            return run_query(host, self.make_query(values))
+        except READ_ERRORS as error:
+            if not self.may_fail:
+                raise
+            return FailedReading(str(error))
+
+    def _get_arguments(self, values: Values) -> dict[str, Any]:
+        return cast("dict[str, Any]", self.make_query(values))
+
+
+@dataclass(frozen=True)
+class _State:
+    value: Expression
+    check: Value
+
+    def compute(self, name: str, values: Values) -> Any:
+        result = self.value.evaluate(values.plain)
+        if self.check.pattern:
+            self.check.format(name, result)
+        return result
+
+
+@dataclass(frozen=True)
+class _Step:
+    title: Text
+    when: Expression
+    do: Command
+    undo: Command | None
+    no_undo: Text
+    before: Text
+    after: Text
+    undo_title: str
+
+    def make(self, host: str, values: Values) -> Step:
+        undo = self.undo.make(values) if self.undo else NoUndo(self.no_undo.render(values.plain))
+        return Step(
+            self.title.render(values.plain),
+            host,
+            do=self.do.make(values),
+            undo=undo,
+            before=self.before.render(values.plain),
+            after=self.after.render(values.plain),
+            undo_title=self.undo_title,
+        )
+
+
+@dataclass
+class Declaration:
+    """A page, checked and ready to be used."""
+
+    page: RunbookPage
+    readings: dict[str, _Reading]
+    state: dict[str, _State]
+    never: list[tuple[Expression, Text]]
+    refuse: list[tuple[Expression, Text]]
+    steps: list[_Step]
+    current_state: Text
+    notes: list[_Note]
+    takes_down: list[Text]
+    probation: Callable[[Values], Probation] | None
+    summary: Text
+    findings: list[_Note]
+    report_notes: list[_Note]
+    rows: list[_TableRow]
+    connectors: dict[str, ModuleType]
+    rules: list[SudoRule]
+
+
+class _Declared(Runbook[Any]):
+    # Most of the time of a start would be spent on forms that no one opens.
+    model_config = ConfigDict(defer_build=True)
+    source: ClassVar["PageSource"]
+
+    @property
+    def declaration(self) -> Declaration:
+        return self.source.declaration
+
+    @model_validator(mode="after")
+    def _refuse_never(self) -> "_Declared":
+        values = self._get_request()
+        for when, because in self.declaration.never:
+            if when.is_true(values.plain):
+                raise ValueError(because.render(values.plain))
+        return self
+
+    def read(self, run_query: QueryRunner) -> Any:
+        values = self._get_request()
+        found: dict[str, Any] = {}
+        for name, reading in self.declaration.readings.items():
+            found[name] = reading.read(run_query, self.target, values)
+            values = _add(values, name, found[name])
+        failed = [each for each in found.values() if isinstance(each, FailedReading)]
+        if failed and len(failed) == len(found):
+            raise ParseError(failed[0].reason)
+        return tuple(found.values()) if len(found) > 1 else next(iter(found.values()))
+
+    def _get_request(self) -> Values:
+        raw = {name: getattr(self, name) for name in type(self).model_fields}
+        return Values(raw, cel.make_plain(raw))
+
+    def _get_values(self, state: Any) -> Values:
+        """Return every value: of the request, of what was read, and of `state`."""
+        declaration = self.declaration
+        names = list(declaration.readings)
+        found = cast("tuple[object, ...]", state) if len(names) > 1 else (state,)
+        values = self._get_request()
+        for name, value in zip(names, found, strict=True):
+            values = _add(values, name, value)
+        for name, each in declaration.state.items():
+            values = _add(values, name, each.compute(name, values))
+        return values
+
+
+def _add(values: Values, name: str, value: Any) -> Values:
+    plain = None if isinstance(value, FailedReading) else cel.make_plain(value)
+    return Values({**values.raw, name: value}, {**values.plain, name: plain})
+
+
+class DeclaredCheck(_Declared, Check[Any]):
+    def report(self, state: Any) -> Report:
+        declared, values = self.declaration, self._get_values(state)
+        table = declared.page.report.table if declared.page.report else None
+        rows = [cells for row in declared.rows for cells in row.render(values.plain)]
+        return Report.from_findings(
+            declared.summary.render(values.plain),
+            [
+                *_list_failed(values.raw),
+                *(text for note in declared.findings for text in note.render(values.plain)),
+            ],
+            Table(table.columns, rows) if table else None,
+            notes=[text for note in declared.report_notes for text in note.render(values.plain)],
+        )
+
+
+def _list_failed(raw: Mapping[str, Any]) -> Iterator[str]:
+    for name, value in raw.items():
+        if isinstance(value, FailedReading):
+            yield f"{name.replace('_', ' ')} could not be read: {value.reason}"
+
+
+class DeclaredChange(_Declared, Change[Any]):
+    def plan(self, state: Any) -> Plan:
+        plan = self.plan_anyway(state)
+        if plan.steps:
+            values = self._get_values(state)
+            for when, because in self.declaration.refuse:
+                if when.is_true(values.plain):
+                    raise Refused(because.render(values.plain))
+        return plan
+
+    def plan_anyway(self, state: Any) -> Plan:
+        declared, values = self.declaration, self._get_values(state)
+        steps = [
+            step.make(self.target, values)
+            for step in declared.steps
+            if step.when.is_true(values.plain)
+        ]
+        current = declared.current_state.render(values.plain)
+        if not steps:
+            return Plan(current)
+        notes = [text for note in declared.notes for text in note.render(values.plain)]
+        return Plan(current, steps, notes)
+
+    def takes_down(self) -> Sequence[Leg]:
+        values = self._get_request().plain
+        return [Leg.parse(each.render(values)) for each in self.declaration.takes_down]
+
+    def get_probation(self) -> Probation | None:
+        make = self.declaration.probation
+        return make(self._get_request()) if make else None
+
+
+def is_declared(runbook: type[AnyRunbook]) -> bool:
+    """Return whether a runbook is a page of YAML."""
+    return issubclass(runbook, _Declared)
+
+
+@lru_cache(maxsize=2000)
+def parse_page(content: bytes) -> tuple[Page, RunbookPage]:
+    """Return the content of a page in its format. Raises PageError."""
+    page = read_page(content)
+    try:
+        return page, RunbookPage.model_validate(page.data)
+    except ValidationError as error:
+        raise _make_format_error(page, error) from None
+
+
+def _make_format_error(page: Page, error: ValidationError) -> PageError:
+    problem = error.errors()[0]
+    message = _MESSAGES.get(problem["type"], problem["msg"]).format_map(problem.get("ctx", {}))
+    path = tuple(each for each in problem["loc"] if not _is_tag(each))
+    name = next((each for each in reversed(path) if isinstance(each, str)), "the page")
+    return page.make_error(path, f"{name} {message}")
+
+
+def _is_tag(part: object) -> bool:
+    """Return whether a part of a place names a branch of a union, and no key."""
+    return part in ("[key]", "constrained-str", "str", "int", "StatePart") or "[" in str(part)
+
+
+class PageSource:
+    """A page and its module. What requests need of it is made when the first one does."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.path, self.content = path, content
+        self.page, self.part = parse_page(content)
+        self._builder = _Builder(self.page, self.part)
+        self.module = ModuleType(f"runbooks.{path.stem}", self.part.sentence)
+        self.module.__file__ = str(path)
+
+    @cached_property
+    def declaration(self) -> Declaration:
+        """The page, checked as a whole. Raises PageError."""
+        declaration = self._builder.build()
+        vars(self.module).update(declaration.connectors)
+        if declaration.rules:
+            name = f"connectors.declared.{self.path.stem}"
+            rules = ModuleType(name, f"The sudo rules of {self.path.name}.")
+            rules.__file__ = str(self.path)
+            vars(rules)["SUDO"] = tuple(declaration.rules)
+            vars(self.module)["own_commands"] = sys.modules[name] = rules
+        return declaration
+
+
+def load_page(path: Path, content: bytes) -> type[AnyRunbook]:
+    """Return the class of a page. Raises PageError."""
+    return _make_class(PageSource(path, content))
+
+
+def register_page(runbook: type[AnyRunbook]) -> str:
+    """Make the module of a page one that can be imported, and return its name."""
+    module = get_source(runbook).module
+    vars(module)[runbook.__name__] = runbook
+    sys.modules[module.__name__] = module
+    return module.__name__
+
+
+def get_source(runbook: type[AnyRunbook]) -> PageSource:
+    """Return the page of a declared runbook."""
+    assert issubclass(runbook, _Declared)  # noqa: S101 - see `is_declared`
+    return runbook.source
+
+
+def check_page(runbook: type[AnyRunbook]) -> None:
+    """Check all of a page, and complete its module. Raises PageError."""
+    if is_declared(runbook):
+        assert get_source(runbook).declaration  # noqa: S101 - raises PageError
+
+
+def _make_class(source: PageSource) -> type[AnyRunbook]:
+    part = source.part
+    options: dict[str, Any] = {
+        "words": part.words,
+        "also_called": part.also_called,
+        "example": part.examples[0],
+    }
+    if part.minutes is not None:
+        options["minutes"] = part.minutes
+    if part.report is None:
+        base: type[AnyRunbook] = DeclaredChange
+        options |= {"undo": part.undo, "sets": part.sets}
+    else:
+        base, table = DeclaredCheck, part.report.table
+        options["verifies_tag"] = part.verifies_tag
+        if table:
+            options |= {"columns": tuple(table.columns), "rows": tuple(table.named)}
+    namespace: dict[str, Any] = {
+        "__module__": source.module.__name__,
+        "__doc__": part.sentence,
+        "__annotations__": {
+            "host": _fields.Host,
+            **{name: _make_annotation(field) for name, field in part.fields.items()},
+        },
+        "source": source,
+    }
+    if part.host.tag:
+        namespace["host"] = _fields.make_host_field(part.host.tag)
+    for name, field in part.fields.items():
+        if field.optional or field.default is not None:
+            namespace[name] = _make_default(field)
+    name = "".join(word.capitalize() for word in part.words.split())
+    try:
+        return new_class(name, (base,), options, lambda own: own.update(namespace))
+    except (TypeError, ValueError) as error:
+        raise source.page.make_error(("fields",), f"cannot be used: {error}") from None
+
+
+def _make_default(field: FieldPart) -> object:
+    if field.default is None or field.type == "number":
+        return field.default
+    return str(field.default)
+
+
+def _make_annotation(field: FieldPart) -> Any:
+    extra = {"lists": field.lists, "within": field.within} if field.lists else None
+    options: dict[str, Any] = {
+        "title": field.title or None,
+        "description": field.description or None,
+        "json_schema_extra": extra,
+    }
+    options = {name: value for name, value in options.items() if value is not None}
+    match field.type:
+        case "number":
+            annotation: Any = Annotated[int, Field(ge=field.least, le=field.most, **options)]
+        case "choice":
+            annotation = Annotated[Literal[tuple(map(str, field.values))], Field(**options)]  # pyright: ignore[reportInvalidTypeForm]
+        case "text":
+            bare = commands.make_pattern_value(field.pattern).pattern
+            empty = "?" if field.default == "" else ""
+            annotation = Annotated[
+                str, Field(pattern=f"^({bare}){empty}$", max_length=253, **options)
+            ]
+        case _:
+            annotation = Annotated[_NAMED_TYPES[field.type], Field(**options)]
+    return annotation | None if field.optional else annotation
+
+
+class _Builder:
+    """Checks the parts of a page, and makes what a request needs of them."""
+
+    def __init__(self, page: Page, part: RunbookPage) -> None:
+        self._page, self._part = page, part
+        self._values: dict[str, Value] = {"host": _HOST_VALUE}
+        self._scope = Scope({"host": cel.STRING})
+        self._request_scope = self._scope
+        self._connectors: dict[str, ModuleType] = {}
+        self._rules: list[SudoRule] = []
+        self._check_kind()
+        for name, field in part.fields.items():
+            with self._at("fields", name):
+                self._add_field(name, field)
+        self._request_scope = self._scope
+        self._check_names()
+
+    def build(self) -> Declaration:
+        part = self._part
+        never = [self._make_reason(each, "never", at) for at, each in enumerate(part.never)]
+        readings = {name: self._make_reading(name, each) for name, each in part.read.items()}
+        state = {name: self._make_state(name, each) for name, each in part.state.items()}
+        report = part.report
+        table = report.table if report else None
+        return Declaration(
+            part,
+            readings,
+            state,
+            never,
+            [self._make_reason(each, "refuse", at) for at, each in enumerate(part.refuse)],
+            [self._make_step(at) for at in range(len(part.steps))],
+            self._make_text(part.current_state, "current_state"),
+            self._make_notes(part.notes, "notes"),
+            self._make_takes_down(),
+            self._make_probation(),
+            self._make_text(report.summary if report else "", "report", "summary"),
+            self._make_notes(report.findings if report else (), "report", "findings"),
+            self._make_notes(report.notes if report else (), "report", "notes"),
+            [self._make_row(at) for at in range(len(table.rows) if table else 0)],
+            self._connectors,
+            self._rules,
+        )
+
+    @contextmanager
+    def _at(self, *path: str | int) -> Generator[None]:
+        """Turn an error into one with its place."""
+        try:
+            yield
+        except PageError:
+            raise
+        except ValueError as error:
+            raise self._page.make_error(path, str(error)) from None
+
+    def _check_kind(self) -> None:
+        part = self._part
+        with self._at("words"):
+            if (part.report is None) == (not part.steps):
+                raise ValueError("write either `report`, for a check, or `steps`, for a change")
+        of_change = ("current_state", "refuse", "undo", "sets", "takes_down", "probation", "notes")
+        for name in of_change:
+            with self._at(name):
+                if part.report is not None and name in self._page.data:
+                    raise ValueError(f"{name} is only for a change, which has `steps`")
+        if part.steps:
+            self._check_change()
+
+    def _check_change(self) -> None:
+        part = self._part
+        with self._at("steps"):
+            if part.current_state is None:
+                raise ValueError("add `current_state`: what was read, as one sentence")
+            if part.takes_down is None:
+                raise ValueError("add `takes_down`: what may be down meanwhile, [] for nothing")
+            if not part.undo and not all(step.no_undo for step in part.steps):
+                raise ValueError("add `undo`: what the undo does, in a few words")
+            if part.verifies_tag:
+                raise ValueError("verifies_tag is only for a check, which has `report`")
+        for name, each in part.read.items():
+            with self._at("read", name, "may_fail"):
+                if each.may_fail:
+                    raise ValueError("may_fail is only for a check: a change reads all or nothing")
+
+    def _check_names(self) -> None:
+        known = {"host", "row", *self._part.fields}
+        for section in ("read", "state"):
+            for name in getattr(self._part, section):
+                with self._at(section, name):
+                    if name in known:
+                        raise ValueError(f"{name} is there twice: choose another name")
+                    known.add(name)
+
+    def _add_field(self, name: str, field: FieldPart) -> None:
+        if name in ("host", "row", "words", "example", "undo", "sets", "minutes", "source"):
+            raise ValueError(f"{name} cannot be the name of a field: choose another")
+        if hasattr(Runbook, name) or hasattr(Change, name) or hasattr(Check, name):
+            raise ValueError(f"{name} cannot be the name of a field: choose another")
+        if field.lists and field.lists not in LISTS:
+            raise ValueError(f"hosts list no {field.lists}: use one of {', '.join(sorted(LISTS))}")
+        if bool(field.values) != (field.type == "choice"):
+            raise ValueError("a choice has `values`, and no other type has them")
+        if bool(field.pattern) != (field.type == "text"):
+            raise ValueError("a text has a `pattern`, and no other type has one")
+        if field.type != "number" and (field.least is not None or field.most is not None):
+            raise ValueError("`least` and `most` are for numbers")
+        self._values[name], type_ = _describe_field(field)
+        self._scope = self._scope.extend(**{name: cel.DYN if field.optional else type_})
+
+    def _make_reading(self, name: str, part: ReadPart) -> _Reading:
+        path = ("read", name)
+        with self._at(*path):
+            if sum(map(bool, (part.file, part.run, part.query))) != 1:
+                raise ValueError("write one of `file`, `run` and `query`")
+        when = self._compile(part.when, *path, "when")
+        with self._at(*path):
+            make_query, reader, type_ = (
+                self._make_named_query(part) if part.query else self._make_own_query(name, part)
+            )
+        if part.may_fail or part.when != "true":
+            type_ = cel.DYN
+        self._scope = self._scope.extend(**{name: type_})
+        return _Reading(make_query, reader, when, part.may_fail)
+
+    def _make_named_query(
+        self, part: ReadPart
+    ) -> tuple[Callable[[Values], Any], Callable[..., Any] | None, cel.Type]:
+        if part.root or part.parse:
+            raise ValueError("a `query` has its own parser and sudo rules: remove the rest")
+        function, connector = commands.find_function(part.query, Query)
+        self._connectors |= commands.list_connectors(connector)
+        arguments = self._make_arguments(function, part.given)
+        if commands.is_reader(function):
+            return arguments, function, cel.DYN
+        return lambda values: function(**arguments(values)), None, cel.DYN
+
+    def _make_own_query(
+        self, name: str, part: ReadPart
+    ) -> tuple[Callable[[Values], Any], None, cel.Type]:
+        run = [*part.run] or ["/usr/bin/cat" if part.root else "cat", part.file]
+        if part.file and not part.file.startswith("/"):
+            raise ValueError(f"{part.file!r} is not the path of a file: begin it with /")
+        words = commands.make_words(run, self._values, root=part.root)
+        refuse_change(run)
+        if part.root:
+            self._rules.append(commands.make_rule(words, read_only=True))
+        parse, type_ = make_parser(part)
+        self._values[name] = _describe_reading(part)
+        statuses = frozenset(part.statuses)
+
+        def make_query(values: Values) -> Query[Any]:
+            filled = tuple(word.fill(values.raw) for word in words)
+            return Query(Shell(filled, root=part.root), parse, statuses)
+
+        return make_query, None, type_
+
+    def _make_arguments(
+        self, function: Callable[..., Any], given: Mapping[str, str | int]
+    ) -> Callable[[Values], dict[str, Any]]:
+        parameters = commands.list_parameters(function)
+        required = {name for name, is_required in parameters.items() if is_required}
+        if wrong := sorted((required - given.keys()) | (given.keys() - parameters.keys())):
+            names = ", ".join(parameters) or "none"
+            raise ValueError(f"its arguments are: {names}. Correct {wrong[0]} under `with`")
+        compiled = {name: self._scope.compile(str(each)) for name, each in given.items()}
+
+        def make_arguments(values: Values) -> dict[str, Any]:
+            return {name: _get_argument(each, values) for name, each in compiled.items()}
+
+        return make_arguments
+
+    def _make_state(self, name: str, part: "str | StatePart") -> _State:
+        source = part if isinstance(part, str) else part.value
+        expression = self._compile(source, "state", name)
+        with self._at("state", name):
+            value = _describe_state(part) if isinstance(part, StatePart) else Value()
+        self._values[name] = value
+        self._scope = self._scope.extend(**{name: expression.type})
+        return _State(expression, value)
+
+    def _make_reason(self, part: ReasonPart, *path: str | int) -> tuple[Expression, Text]:
+        return (
+            self._compile(part.when, *path, "when", wanted=(cel.BOOL,)),
+            self._make_text(part.because, *path, "because"),
+        )
+
+    def _make_step(self, at: int) -> _Step:
+        part, path = self._part.steps[at], ("steps", at)
+        with self._at(*path):
+            if (part.undo is None) == (not part.no_undo):
+                raise ValueError("write either `undo`, or `no_undo` with the reason")
+        with self._at(*path, "when"):
+            if part.when.strip() == "true":
+                raise ValueError(
+                    "`when` is always true, so the change would never be in effect: compare what "
+                    "was read with what is requested"
+                )
+        return _Step(
+            self._make_text(part.title, *path, "title"),
+            self._compile(part.when, *path, "when", wanted=(cel.BOOL,)),
+            self._make_command(part.do, *path, "do"),
+            self._make_command(part.undo, *path, "undo") if part.undo else None,
+            self._make_text(part.no_undo, *path, "no_undo"),
+            self._make_text(part.before, *path, "before"),
+            self._make_text(part.after, *path, "after"),
+            part.undo_title,
+        )
+
+    def _make_command(self, part: CommandPart, *path: str | int) -> Command:
+        with self._at(*path):
+            command = commands.make_command(part, self._values, self._make_arguments)
+        if command.rule is not None:
+            self._rules.append(command.rule)
+        if command.connector is not None:
+            self._connectors |= commands.list_connectors(command.connector)
+        return command
+
+    def _make_notes(self, parts: Sequence[NotePart], *path: str) -> list[_Note]:
+        return [self._make_note(each, *path, at) for at, each in enumerate(parts)]
+
+    def _make_note(self, part: NotePart, *path: str | int) -> _Note:
+        outer = self._scope
+        each = self._open_rows(part.each, *path)
+        when = self._compile(part.when, *path, "when", wanted=(cel.BOOL,))
+        text = self._make_text(part.text, *path, "text")
+        self._scope = outer
+        return _Note(text, when, each)
+
+    def _make_row(self, at: int) -> _TableRow:
+        table = self._part.report.table if self._part.report else None
+        assert table is not None  # noqa: S101 - only called for rows of a table
+        part, path, outer = table.rows[at], ("report", "table", "rows", at), self._scope
+        with self._at(*path):
+            if len(part.cells) != len(table.columns):
+                raise ValueError(f"a row has {len(table.columns)} cells, one for each column")
+        each = self._open_rows(part.each, *path)
+        when = self._compile(part.when, *path, "when", wanted=(cel.BOOL,))
+        cells = tuple(self._make_text(cell, *path, "cells") for cell in part.cells)
+        self._scope = outer
+        return _TableRow(cells, when, each)
+
+    def _open_rows(self, each: str | None, *path: str | int) -> Expression | None:
+        if each is None:
+            return None
+        rows = self._compile(each, *path, "each")
+        name = rows.type.name()
+        with self._at(*path, "each"):
+            if not name.startswith(("LIST", "DYN")):
+                raise ValueError(f"`{each}` is not a list")
+        self._scope = self._scope.extend(row=cel.DYN)
+        return rows
+
+    def _make_takes_down(self) -> list[Text]:
+        legs = self._part.takes_down or []
+        outer, self._scope = self._scope, self._request_scope
+        texts = [self._make_text(each, "takes_down", at) for at, each in enumerate(legs)]
+        self._scope = outer
+        return texts
+
+    def _make_probation(self) -> Callable[[Values], Probation] | None:
+        part = self._part.probation
+        if part is None:
+            return None
+        outer, self._scope = self._scope, self._request_scope
+        with self._at("probation"):
+            if bool(part.of) == bool(part.name and part.restore):
+                raise ValueError("write either `of`, or `name` and `restore`")
+            make = self._find_probation(part) if part.of else self._make_own_probation(part)
+        self._scope = outer
+        return make
+
+    def _make_own_probation(self, part: ProbationPart) -> Callable[[Values], Probation]:
+        script = commands.make_script(f"{part.name}-restore", part.restore, 1)
+        seconds = Setting(f"{part.name}.probation", str(part.seconds), pattern=r"[1-9][0-9]{0,3}")
+        made = Probation(part.name, script, seconds)
+        self._rules += probation.make_sudo_rules(made)
+        return lambda _: made
+
+    def _find_probation(self, part: ProbationPart) -> Callable[[Values], Probation]:
+        if "." in part.of:
+            function, module = commands.find_function(part.of, Probation)
+            arguments = self._make_arguments(function, part.given)
+            make: Callable[[Values], Probation] = lambda values: function(**arguments(values))  # noqa: E731
+        else:
+            module = commands.find_connector(part.of)
+            found: object = vars(module).get("PROBATION")
+            if not isinstance(found, Probation):
+                raise ValueError(f"Keyturn has no probation {part.of}: write `name` and `restore`")
+            make = lambda _: found  # noqa: E731
+        self._connectors |= commands.list_connectors(module)
+        return make
+
+    def _make_text(self, source: str | None, *path: str | int) -> Text:
+        with self._at(*path):
+            return cel.compile_text(self._scope, source or "")
+
+    def _compile(
+        self, source: str, *path: str | int, wanted: Sequence[cel.Type] = ()
+    ) -> Expression:
+        with self._at(*path):
+            return self._scope.compile(source, *wanted)
+
+
+def _get_argument(expression: Expression, values: Values) -> Any:
+    """Return what a connector's function is given: the very value, if only its name is written."""
+    source = expression.source.strip()
+    value = values.raw[source] if source in values.raw else expression.evaluate(values.plain)
+    if isinstance(value, str) and value.startswith("-"):
+        raise ParseError(f"{value[:80]!r} begins with '-', which programs take as an option")
+    return value
+
+
+def _describe_field(field: FieldPart) -> tuple[Value, cel.Type]:
+    """Return what a word may hold of a field, and its type in expressions."""
+    match field.type:
+        case "number":
+            return commands.make_number_value(field.least, field.most), cel.INT
+        case "choice":
+            return commands.make_choice_value([*map(str, field.values)]), cel.STRING
+        case "text":
+            return commands.make_pattern_value(field.pattern), cel.STRING
+        case "address":
+            return commands.ADDRESS_VALUE, cel.STRING
+        case "time":
+            return Value(), cel.TIME
+        case name:
+            pattern = next(
+                each.pattern
+                for info in _NAMED_TYPES[name].__metadata__
+                for each in info.metadata
+                if getattr(each, "pattern", None)
+            )
+            return _make_name_value(pattern), cel.STRING
+
+
+def _make_name_value(pattern: str) -> Value:
+    bare = pattern.removeprefix("^").removesuffix("$")
+    return Value(bare)
+
+
+def _describe_reading(part: ReadPart) -> Value:
+    if part.parse == "number":
+        return commands.make_number_value(part.least, part.most)
+    if part.parse in ("", "text") and part.pattern:
+        return commands.make_pattern_value(part.pattern)
+    return Value()
+
+
+def _describe_state(part: StatePart) -> Value:
+    if part.pattern:
+        return commands.make_pattern_value(part.pattern)
+    if part.least is not None and part.most is not None:
+        return commands.make_number_value(part.least, part.most)
+    raise ValueError("write a `pattern`, or `least` and `most`, or the expression alone")
