@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 import runbooks
 from runbooks import _own
-from runbooks._declared import SUFFIX, load_page, register_page
+from runbooks._declared import SUFFIX, get_source, is_declared, load_page, register_page
 from runbooks._own import FindEnabled
 from runbooks._own_files import OwnRunbookError, read_own_files, refuse_same_words
 from runbooks._runbook import AnyRunbook, Change, Runbook
@@ -116,7 +116,9 @@ def compute_version(runbook: type[AnyRunbook]) -> str:
     digest = hashlib.sha256()
     for name, file_digest in sorted(list_own_files(runbook).items()):
         digest.update(f"{name} {file_digest}\n".encode())
-    if not is_own(runbook):
+    if is_declared(runbook):
+        digest.update(get_source(runbook).content)
+    elif not is_own(runbook):
         module = importlib.import_module(runbook.__module__)
         digest.update(Path(str(module.__file__)).read_bytes())
     connectors = importlib.import_module("connectors")

@@ -214,15 +214,19 @@ class _Declared(Runbook[Any]):
         return self
 
     def read(self, run_query: QueryRunner) -> Any:
-        values = self._get_request()
-        found: dict[str, Any] = {}
-        for name, reading in self.declaration.readings.items():
-            found[name] = reading.read(run_query, self.target, values)
-            values = _add(values, name, found[name])
+        found = dict(self.iterate_readings(run_query))
         failed = [each for each in found.values() if isinstance(each, FailedReading)]
         if failed and len(failed) == len(found):
             raise ParseError(failed[0].reason)
         return tuple(found.values()) if len(found) > 1 else next(iter(found.values()))
+
+    def iterate_readings(self, run_query: QueryRunner) -> Iterator[tuple[str, Any]]:
+        """Yield each reading with its value. Raises HostError."""
+        values = self._get_request()
+        for name, reading in self.declaration.readings.items():
+            value = reading.read(run_query, self.target, values)
+            values = _add(values, name, value)
+            yield name, value
 
     def _get_request(self) -> Values:
         raw = {name: getattr(self, name) for name in type(self).model_fields}
@@ -316,7 +320,10 @@ def parse_page(content: bytes) -> tuple[Page, RunbookPage]:
 
 
 def _make_format_error(page: Page, error: ValidationError) -> PageError:
-    problem = error.errors()[0]
+    problems = error.errors()
+    # A key that is spelt wrongly is missing too: where it stands is the better place.
+    unknown = (each for each in problems if each["type"] == "extra_forbidden")
+    problem = next(unknown, problems[0])
     message = _MESSAGES.get(problem["type"], problem["msg"]).format_map(problem.get("ctx", {}))
     path = tuple(each for each in problem["loc"] if not _is_tag(each))
     name = next((each for each in reversed(path) if isinstance(each, str)), "the page")
@@ -369,6 +376,13 @@ def get_source(runbook: type[AnyRunbook]) -> PageSource:
     """Return the page of a declared runbook."""
     assert issubclass(runbook, _Declared)  # noqa: S101 - see `is_declared`
     return runbook.source
+
+
+def iterate_readings(request: AnyRunbook, run_query: QueryRunner) -> Iterator[tuple[str, object]]:
+    """Yield each reading of a declared runbook with its value, as expressions have it."""
+    assert isinstance(request, _Declared)  # noqa: S101 - see `is_declared`
+    for name, value in request.iterate_readings(run_query):
+        yield name, None if isinstance(value, FailedReading) else cel.make_plain(value)
 
 
 def check_page(runbook: type[AnyRunbook]) -> None:
@@ -635,10 +649,10 @@ class _Builder:
             if (part.undo is None) == (not part.no_undo):
                 raise ValueError("write either `undo`, or `no_undo` with the reason")
         with self._at(*path, "when"):
-            if part.when.strip() == "true":
+            if not cel.list_names(part.when) & (self._part.read.keys() | self._part.state.keys()):
                 raise ValueError(
-                    "`when` is always true, so the change would never be in effect: compare what "
-                    "was read with what is requested"
+                    "`when` has nothing that was read, so the change would never be in effect: "
+                    "compare what was read with what is requested"
                 )
         return _Step(
             self._make_text(part.title, *path, "title"),

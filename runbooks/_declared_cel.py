@@ -34,9 +34,10 @@ _MAX_RESULT = 64 * 1024
 _MAX_DEPTH = 8
 _MAX_SUMS = 20
 _MACROS = frozenset({"all", "exists", "exists_one", "filter", "map"})
+_QUOTED = r"[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
+_TEXT = re.compile(_QUOTED, re.DOTALL)
 _TOKEN = re.compile(
-    r"[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
-    r"|\.\s*(?P<call>[A-Za-z_]+)\s*\(|(?P<sign>[()+])",
+    rf"{_QUOTED}|\.\s*(?P<call>[A-Za-z_]+)\s*\(|(?P<sign>[()+])",
     re.DOTALL,
 )
 _MESSAGE = re.compile(r"(?:[A-Z_]+: )?(.{0,200})")
@@ -202,6 +203,9 @@ def _refuse_costly(source: str) -> None:
     """Refuse what could take more memory than a condition ever needs."""
     if len(source) > MAX_LENGTH:
         raise CelError(f"an expression has at most {MAX_LENGTH} characters: split it with `state`")
+    if "\n" in source:
+        # After a comment, another line could be taken for a part of a text.
+        raise CelError("an expression is one line: write it after >- or in quotation marks")
     inside: list[bool] = []
     sums = 0
     for token in _TOKEN.finditer(source):
@@ -257,6 +261,12 @@ def _shorten(message: str) -> str:
     """Return the first line of a message of the library, without its code."""
     found = _MESSAGE.match(message)
     return found[1] if found else ""
+
+
+def list_names(source: str) -> frozenset[str]:
+    """Return the words of an expression outside of its texts."""
+    bare = _TEXT.sub(" ", source)
+    return frozenset(re.findall(r"(?<![.\w])[a-z_]\w*", bare))
 
 
 @dataclass(frozen=True)

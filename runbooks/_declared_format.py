@@ -24,7 +24,9 @@ FieldType = Literal[
 
 
 class Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, populate_by_name=True, use_attribute_docstrings=True
+    )
 
 
 class FieldPart(Part):
@@ -132,7 +134,9 @@ class StatePart(Part):
     pattern: StrictStr = Field(default="", max_length=500)
     """What a text must match."""
     least: StrictInt | None = None
+    """The smallest number."""
     most: StrictInt | None = None
+    """The largest number."""
 
 
 class ReasonPart(Part):
@@ -160,12 +164,17 @@ class StepPart(Part):
     when: Cel
     """Whether it is still needed. It must be false once the change is in effect."""
     do: CommandPart
+    """The command."""
     undo: CommandPart | None = None
+    """The command that restores what was before."""
     no_undo: Words | None = None
     """Why it cannot be undone, as a clause."""
     before: Words | None = None
+    """The value that it changes, without what moves by itself, such as a counter."""
     after: Words | None = None
+    """The value after it."""
     undo_title: StrictStr = ""
+    """The title of the undo, if it is more than this step in reverse."""
 
 
 class ProbationPart(Part):
@@ -180,12 +189,14 @@ class ProbationPart(Part):
     restore: StrictStr = Field(default="", max_length=8000)
     """Lines for /bin/sh that save if $1 is save, and restore if it is restore."""
     seconds: StrictInt = Field(default=120, ge=90, le=9999)
+    """After which the host restores. The inventory may set another time."""
 
 
 class RowPart(Part):
     """Rows of the table."""
 
     cells: list[Words] = Field(min_length=1, max_length=12)
+    """One text for each column."""
     when: Cel = "true"
     each: Cel | None = None
     """A list: a row for each value of it for which `when` is true, named `row`."""
@@ -197,6 +208,7 @@ class TablePart(Part):
     named: list[StrictStr] = Field(default_factory=list[str])
     """The first cells, where no others occur."""
     rows: list[RowPart] = Field(min_length=1)
+    """In order."""
 
 
 class ReportPart(Part):
@@ -209,12 +221,14 @@ class ReportPart(Part):
     notes: list[NotePart] = Field(default_factory=list[NotePart])
     """What needs no action."""
     table: TablePart | None = None
+    """The details."""
 
 
 class RunbookPage(Part):
     """A declared runbook."""
 
     schema_line: StrictStr = Field(default="", alias="$schema")
+    """Where editors find the schema of the page."""
     words: StrictStr = Field(pattern=r"^[a-z][a-z0-9]*( [a-z][a-z0-9]*){0,3}$")
     """Its command: one to four words of lower-case letters and digits."""
     sentence: StrictStr = Field(min_length=1, max_length=200)
@@ -224,10 +238,13 @@ class RunbookPage(Part):
     examples: list[StrictStr] = Field(min_length=1)
     """Values as they are typed after the words. Help shows the first."""
     host: HostPart = HostPart()
+    """The field `host`, which every runbook has."""
     fields: dict[Name, FieldPart] = Field(default_factory=dict[str, FieldPart])
+    """The other values of a request."""
     never: list[ReasonPart] = Field(default_factory=list[ReasonPart])
     """Requests that are refused by their values alone."""
     read: dict[Name, ReadPart] = Field(min_length=1)
+    """What is read from the host, in order."""
     state: dict[Name, Cel | StatePart] = Field(default_factory=dict[str, Cel | StatePart])
     """Values computed from what was read, in order."""
     report: ReportPart | None = None

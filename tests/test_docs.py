@@ -369,7 +369,7 @@ def test_every_runbook_is_in_the_docs_table():
 
 def _list_example_code() -> list[str]:
     """Return the code of the example: connector, runbook, test."""
-    section = _read("runbooks.md").partition("## Write a runbook in four steps\n")[2]
+    section = _read("runbooks-in-python.md").partition("## Four steps\n")[2]
     return re.findall(r"(?ms)^```python\n(.*?)^```", section.partition("\n## ")[0])
 
 

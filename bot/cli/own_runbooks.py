@@ -3,7 +3,9 @@
 import json
 import os
 import shlex
+import subprocess
 import sys
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +29,7 @@ from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from bot.cli.runbook_kit.recordings import Recorder
     from bot.queries.own_runbooks import OwnRunbookState
@@ -49,23 +51,109 @@ def runbook_commands() -> None:
 @runbook_commands.command("new")
 @click.argument("words")
 @click.option("--change", is_flag=True, help="A change; otherwise a check, which only reads.")
+@click.option(
+    "--from",
+    "command",
+    metavar="COMMAND",
+    help="Write a page of YAML from what this command prints, which only reads.",
+)
+@click.option("--on", "host", metavar="HOST", help="Where COMMAND runs. Default: this machine.")
 @_directory_option
-def create_runbook(*, words: str, change: bool, directory: Path | None) -> None:
+@pass_environment
+def create_runbook(
+    environment: CommandEnvironment,
+    *,
+    words: str,
+    change: bool,
+    command: str | None,
+    host: str | None,
+    directory: Path | None,
+) -> None:
     """Write the files of a runbook named WORDS. They fail tests and lint until you fill them.
 
-    For example: keyturn runbook new "mail queue check"
+    With --from, it is one page of YAML; otherwise a class in Python with its connector and tests.
+
+    For example: keyturn runbook new "swap check" --from "cat /proc/swaps" --on web1
     """
-    from bot.cli.runbook_kit import new_runbook
+    from bot.cli.runbook_kit import new_page, new_runbook
 
     place = _get_directory(directory)
     with exit_on_errors():
-        files = new_runbook.make_files(words, is_change=change)
-        for file in new_runbook.write_files(place, files):
-            click.echo(f"wrote {file}")
+        if command is None:
+            files = new_runbook.make_files(words, is_change=change)
+        else:
+            run = new_page.split_command(command)
+            output = _read_host(environment, host, run) if host else _read_here(run)
+            files = new_page.make_page(words, command, output, is_change=change)
+        written = [str(file) for file in new_runbook.write_files(place, files)]
     configured = os.environ.get("KEYTURN_RUNBOOKS")
     is_known = configured and Path(configured).resolve() == place.resolve()
     setting = "" if is_known else f"KEYTURN_RUNBOOKS={shlex.quote(str(place.resolve()))} "
-    click.echo(f"Fill them in, then run: {setting}keyturn runbook lint {words}")
+    lines = [f"wrote {file}" for file in written]
+    advice = f"Fill them in, then run: {setting}keyturn runbook lint {words}"
+    print_result({"files": written}, [*lines, advice])
+
+
+def _read_here(run: "Sequence[str]") -> str:
+    """Return what a command prints on this machine; it only reads."""
+    try:
+        answer = subprocess.run(run, capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        exit_with_error(f"{run[0]} did not run: {error}", FAILED)
+    return answer.stdout
+
+
+def _read_host(environment: CommandEnvironment, host: str, run: "Sequence[str]") -> str:
+    """Return what a command prints on a host, with the login that only reads."""
+    from connectors.command import Query, Shell
+
+    with _open_fleet(environment) as fleet:
+        # The output matters, whatever its status says of the host.
+        statuses = frozenset(range(126))
+        return fleet.run_query(host, Query(Shell(tuple(run)), str, statuses))
+
+
+@contextmanager
+def _open_fleet(environment: CommandEnvironment) -> "Generator[Fleet]":
+    from bot.policy.loader import load_policy
+    from connectors.fleet import Fleet
+    from connectors.ssh_pool import SshPool
+
+    directory = environment.settings.policy
+    fleet = Fleet(load_policy(directory).inventory, SshPool(directory))
+    try:
+        yield fleet
+    finally:
+        fleet.close()
+
+
+@runbook_commands.command("explain")
+@click.argument("words", nargs=-1, required=True, metavar="RUNBOOK")
+def explain_runbook(*, words: "tuple[str, ...]") -> None:
+    """Say in words what a declared runbook reads, decides and runs, with its sudo lines.
+
+    For example: keyturn runbook explain nfs threads set
+    """
+    from bot.cli.runbook_kit.explain import explain_page
+    from runbooks._declared import is_declared
+
+    chosen = [one for one in _choose(words) if is_declared(one)]
+    if not chosen:
+        exit_with_error(f"{' '.join(words)} is Python: read its class instead", NOT_FOUND)
+    for runbook in chosen:
+        click.echo("\n".join(explain_page(runbook)))
+
+
+@runbook_commands.command("schema")
+def print_schema() -> None:
+    """Print the JSON Schema of declared runbooks, with which editors complete and check them.
+
+    For example: keyturn runbook schema > runbook.schema.json
+    """
+    from runbooks._declared_format import RunbookPage
+
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    click.echo(json.dumps(schema | RunbookPage.model_json_schema(), indent=2))
 
 
 @runbook_commands.command("try")
@@ -91,31 +179,27 @@ def try_runbook(
 
     For example: keyturn runbook try conntrack set lb1 524288 --record before
     """
+    from bot.cli.runbook_kit.explain import describe_readings
     from bot.cli.runbook_kit.recordings import Recorder, evaluate_request
-    from bot.policy.loader import load_policy
     from connectors.errors import HostError
-    from connectors.fleet import Fleet
-    from connectors.ssh_pool import SshPool
     from runbooks import Refused
 
     request = _parse_request(words)
-    with exit_on_errors():
-        policy_directory = environment.settings.policy
-        inventory = load_policy(policy_directory).inventory
-    fleet = Fleet(inventory, SshPool(policy_directory))
-    recorder = Recorder(fleet.run_query)
-    try:
-        outcome = evaluate_request(request, recorder.run_query)
-        shown = _describe_outcome(fleet, request, outcome)
-        recorded = _record(request, recorder, record, directory) if record else ""
-    except Refused as refused:
-        exit_with_error(f"refused: {refused}", REFUSED)
-    except HostError as error:
-        exit_with_error(str(error), FAILED)
-    finally:
-        fleet.close()
+    with exit_on_errors(), _open_fleet(environment) as fleet:
+        recorder = Recorder(fleet.run_query)
+        try:
+            outcome = evaluate_request(request, recorder.run_query)
+            shown = _describe_outcome(fleet, request, outcome)
+            recorded = _record(request, recorder, record, directory) if record else ""
+        except Refused as refused:
+            exit_with_error(f"refused: {refused}", REFUSED)
+        except HostError as error:
+            shown = describe_readings(request, recorder.answers)
+            click.echo("\n".join(shown), err=True)
+            exit_with_error(str(error), FAILED)
+        read = describe_readings(request, recorder.answers)
     sudo_lines = _list_sudo_lines(fleet, request)
-    lines = [*shown, *_describe_sudo(request.target, sudo_lines)]
+    lines = [*read, *shown, *_describe_sudo(request.target, sudo_lines)]
     if recorded:
         lines += ["", f"wrote {recorded}"]
     data = {

@@ -22,7 +22,7 @@ from connectors.command import NO_HOOKS, Answer, Command, Query, QueryRunner, Ru
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from connectors.step_marker import MARKER_SETTING
-from runbooks import Change, Host, Plan, Step, load_catalogue
+from runbooks import AnyRunbook, Change, Host, Plan, Step, load_catalogue
 from runbooks.agents import BlockAgent
 from tests.bot.harness import Harness, ManualDispatcher
 from tests.bot.signing.ssh_key import SshKey
@@ -142,6 +142,7 @@ class EnrolledService:
         others: Sequence[TwoLogins] = (),
         is_enrolled: bool = True,
         unsigned: Sequence[str] = (),
+        runbooks: Sequence[type[AnyRunbook]] = (),
     ) -> None:
         self.policies = write_policy(directory / "policy")
         known = [one.host(signed=is_enrolled, unsigned=tuple(unsigned)) for one in (host, *others)]
@@ -165,7 +166,10 @@ class EnrolledService:
             self.policies,
             self.fleet,
             self.queue,
-            runbooks={**load_catalogue(), TouchFile.words: TouchFile, Wait.words: Wait},
+            runbooks={
+                **load_catalogue(),
+                **{one.words: one for one in (TouchFile, Wait, *runbooks)},
+            },
             hooks=load_hooks(),
         )
         self.service = KeyturnService(context)
@@ -232,10 +236,20 @@ def open_enrolled_service(
     others: Sequence[TwoLogins] = (),
     is_enrolled: bool = True,
     unsigned: Sequence[str] = (),
+    runbooks: Sequence[type[AnyRunbook]] = (),
 ) -> Generator[EnrolledService]:
-    """Start the service. is_enrolled, unsigned: what its inventory says of the hosts."""
+    """Start the service.
+
+    is_enrolled, unsigned: what its inventory says of the hosts. runbooks: further ones.
+    """
     service = EnrolledService(
-        directory, host, keys, others=others, is_enrolled=is_enrolled, unsigned=unsigned
+        directory,
+        host,
+        keys,
+        others=others,
+        is_enrolled=is_enrolled,
+        unsigned=unsigned,
+        runbooks=runbooks,
     )
     try:
         yield service

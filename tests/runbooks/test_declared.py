@@ -1,6 +1,7 @@
 """Declared runbooks: what a page of YAML becomes, and which pages are refused, with the place."""
 
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from bot.cli.runbook_kit.lint import lint_runbook
 from bot.hosts.sudo_rules import list_sudo_grants
 from connectors.command import Shell
 from connectors.errors import CommandError, ParseError
-from runbooks import Leg, NoUndo, Refused
+from runbooks import Leg, NoUndo, OwnRunbookError, Refused, read_own_files
 from runbooks._declared import load_page, register_page
 from runbooks._declared_yaml import PageError
 from tests.runbooks.pages import (
@@ -205,7 +206,7 @@ def test_pages_that_come_with_keyturn_have_nothing_to_lint():
         (
             "now != value",
             '"true"',
-            "line 17, column 5: `when` is always true, so the change would",
+            "line 17, column 5: `when` has nothing that was read, so",
         ),
         ('before: "{now}"', 'before: "{now"', "line 20, column 5: has a { without a }"),
         ("={value}", "={values}", "line 18, column 5: 'vm.swappiness={values}': nothing has"),
@@ -236,3 +237,46 @@ def test_loading_pages_is_quick(tmp_path: Path):
         load_page(tmp_path / f"page{number}.yaml", text.encode())
     # A third of a second for 300 pages, and three times as long at most.
     assert time.process_time() - begun < 0.3
+
+
+# --- pages of an installation's own ---
+
+
+@pytest.fixture
+def own_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KEYTURN_RUNBOOKS", str(tmp_path))
+    (tmp_path / "runbooks").mkdir(mode=0o755)
+    return tmp_path / "runbooks" / "swappiness_set.yaml"
+
+
+def write(file: Path, text: str) -> Path:
+    file.write_text(text)
+    file.chmod(0o644)
+    return file
+
+
+def test_own_page_has_its_words_and_the_digest_of_its_bytes(own_page: Path):
+    write(own_page, CHANGE)
+    (file,) = read_own_files()
+    file.check_page()
+    assert (file.words, file.module) == (("swappiness set",), "runbooks.swappiness_set")
+    assert (file.digest, file.is_shared) == (sha256(CHANGE.encode()).hexdigest(), False)
+
+
+def test_own_page_with_an_error_is_named_with_file_line_and_column(own_page: Path):
+    write(own_page, change_text(CHANGE, "examples:", "example:"))
+    with pytest.raises(
+        OwnRunbookError, match=r"swappiness_set.yaml: line 3, column 1: example is"
+    ):
+        read_own_files()
+    write(own_page, change_text(CHANGE, "now != value", "now != valu"))
+    (file,) = read_own_files()
+    with pytest.raises(OwnRunbookError, match=r"swappiness_set.yaml: line 17, column 5: char"):
+        file.check_page()
+
+
+@pytest.mark.parametrize("name", ["conntrack_check.yaml", "bond_check.yaml", "_shared.yaml"])
+def test_own_page_cannot_replace_a_runbook_of_keyturn(own_page: Path, name: str):
+    write(own_page.with_name(name), CHANGE)
+    with pytest.raises(OwnRunbookError, match=r"Keyturn has a module|a page is a runbook"):
+        read_own_files()

@@ -49,7 +49,7 @@ REFUSED = {
         "anchors and aliases are not allowed",
     ),
     "code at load: a key that is not in the format": (f"{CHANGE}run_at_load: id\n", "check the"),
-    "code at load: a function of Python": (_when("__import__('os').system('id') == 0"), "name"),
+    "code at load: a function of Python": (_when("now == __import__('os').system('id')"), "name"),
     "code at load: attributes of Python": (_when("now.__class__ == 1"), "cannot be the operand"),
     "a connector that reaches hosts": (_read("{query: fleet.run_query}"), "has no query"),
     "a connector outside of the connectors": (_read("{query: os.system}"), "has no query"),
@@ -106,7 +106,7 @@ REFUSED = {
         _read("{run: [journalctl, --vacuum-size=1]}"),
         "only reads",
     ),
-    "a step that is always planned": (_when('"true"'), "is always true"),
+    "a step that is always planned": (_when('"value >= 0"'), "nothing that was read"),
     "a step without undo and without a reason": (
         change_text(CHANGE, f"    {_UNDO}\n", ""),
         "or `no_undo` with the reason",

@@ -167,11 +167,7 @@ def make_files(words: str, *, is_change: bool) -> Mapping[Path, str]:
 
     Raises NewRunbookError if the words cannot be those of a runbook.
     """
-    if not _WORDS.fullmatch(words) or len(words.split()) > 4:
-        raise NewRunbookError(
-            f"{words!r} cannot be the words of a runbook: use one to four words of lower-case "
-            "letters and digits, such as 'mail queue check'"
-        )
+    refuse_bad_words(words)
     names = words.split()
     module, connector = "_".join(names), "_".join(names[:-1] or names)
     fields = {
@@ -190,6 +186,15 @@ def make_files(words: str, *, is_change: bool) -> Mapping[Path, str]:
         "tests/conftest.py": _CONFTEST,
     }
     return {Path(path): Template(text).substitute(fields) for path, text in texts.items()}
+
+
+def refuse_bad_words(words: str) -> None:
+    """Raise NewRunbookError if these cannot be the words of a runbook."""
+    if not _WORDS.fullmatch(words) or len(words.split()) > 4:
+        raise NewRunbookError(
+            f"{words!r} cannot be the words of a runbook: use one to four words of lower-case "
+            "letters and digits, such as 'mail queue check'"
+        )
 
 
 def write_files(directory: Path, files: Mapping[Path, str]) -> Iterator[Path]:

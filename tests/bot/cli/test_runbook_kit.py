@@ -24,7 +24,7 @@ from runbooks import Change, Host, Plan, Step
 from tests.cli_process import run_command
 from tests.scripted_fleet import ScriptedFleet
 
-DOCS = Path(__file__).parents[3] / "docs" / "runbooks.md"
+DOCS = Path(__file__).parents[3] / "docs" / "runbooks-in-python.md"
 FILE = "/sys/kernel/mm/transparent_hugepage/enabled"
 Keyturn = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -16,6 +16,7 @@ from bot.queries import own_runbooks
 from runbooks import OwnFile, _own, load_catalogue
 from tests.bot.harness import Harness, open_harness
 from tests.policies import get_starter_rules
+from tests.runbooks.pages import CHANGE
 from tests.toy import SetSwitch, ShowSwitches
 
 ON, SHOW = SetSwitch(host="lb1", name="lamp", value="on"), ShowSwitches(host="lb1")
@@ -61,6 +62,17 @@ def test_own_runbook_is_refused_until_two_people_have_enabled_it(harness: Harnes
     assert harness.request(SHOW).state is State.SUCCEEDED
     assert harness.approve(harness.request(ON)).state is State.SUCCEEDED
     assert harness.list_entry_kinds().count(events.LocalRunbookEnabled.kind) == 2
+
+
+def test_page_with_an_error_in_a_condition_cannot_be_enabled(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    text = CHANGE.replace("now != value", "now != valu")
+    file = OwnFile(Path("runbooks/swappiness_set.yaml"), text.encode(), ("swappiness set",))
+    monkeypatch.setitem(_INSTALLED, file.module, file)
+    with pytest.raises(InvalidRequestError, match=r"swappiness_set.yaml: line 17, column 5"):
+        harness.service.enable_runbook("swappiness set", person="adam")
+    assert events.LocalRunbookEnabled.kind not in harness.list_entry_kinds()
 
 
 def test_without_the_guard_an_own_runbook_runs_without_being_enabled(

@@ -1,0 +1,126 @@
+"""The kit for declared runbooks: a first page, lint, tests by recordings, what is tried, words."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.cli.runbook_kit import new_page
+from bot.cli.runbook_kit.explain import describe_readings, explain_page
+from bot.cli.runbook_kit.lint import lint_runbook
+from bot.cli.runbook_kit.new_runbook import NewRunbookError
+from bot.cli.runbook_kit.recordings import (
+    RecordedAnswer,
+    Recording,
+    make_recording_path,
+    write_recording,
+)
+from bot.cli.runbook_kit.runbook_tests import test_runbook
+from runbooks._declared import load_page, register_page
+from tests.cli_process import run_command
+from tests.runbooks.pages import CHANGE, change_text, load_change_page
+
+COMMAND = "cat /proc/sys/vm/swappiness"
+
+
+def make_page(command: str, output: str, *, is_change: bool = False) -> str:
+    ((path, text),) = new_page.make_page("swap look", command, output, is_change=is_change).items()
+    assert path == Path("runbooks/swap_look.yaml")
+    return text
+
+
+@pytest.mark.parametrize(
+    ("command", "output", "reading"),
+    [
+        (COMMAND, "60\n", "as: number"),
+        ("systemctl is-active nginx", "active\n", "as: text"),
+        (
+            "systemctl show -p Id,Names nginx",
+            "Id=nginx.service\nNames=nginx.service\n",
+            "as: pairs",
+        ),
+        ("ip -j addr", '[{"ifname": "lo"}]', "as: json"),
+        ("cat /proc/swaps", "Filename Size\n/swap 10\n", "columns: [column1, column2]"),
+        ("cat /proc/swaps", "", "as: table"),
+    ],
+)
+def test_first_page_reads_what_the_command_printed_and_is_not_finished(
+    command: str, output: str, reading: str
+):
+    for is_change in (False, True):
+        text = make_page(command, output, is_change=is_change)
+        assert reading in text
+        runbook = load_page(Path("swap_look.yaml"), text.encode())
+        assert lint_runbook(runbook)
+
+
+@pytest.mark.parametrize("command", ["rm -rf /", "systemctl stop nginx", "sh -c id", "", "'"])
+def test_first_page_is_not_written_from_a_command_that_may_change_something(command: str):
+    with pytest.raises(NewRunbookError):
+        make_page(command, "")
+
+
+def test_page_is_written_in_the_terminal(tmp_path: Path):
+    plain = {name: value for name, value in os.environ.items() if "KEYTURN" not in name}
+    env = plain | {"KEYTURN_RUNBOOKS": str(tmp_path)}
+    made = run_command(
+        ("runbook", "new", "kernel show", "--from", "uname -r"), env=env, where=tmp_path
+    )
+    assert made.stdout.endswith("then run: keyturn runbook lint kernel show\n")
+    file = tmp_path / "runbooks" / "kernel_show.yaml"
+    assert os.uname().release in file.read_text()
+    assert lint_runbook(load_page(file, file.read_bytes()))
+
+
+def record(directory: Path, **outputs: str) -> None:
+    for name, output in outputs.items():
+        recording = Recording(
+            "swappiness set",
+            {"host": "web1", "value": 10},
+            (RecordedAnswer("web1", COMMAND, output),),
+        )
+        write_recording(make_recording_path(directory, load_change_page(), name), recording)
+
+
+def list_failures(runbook: Any, directory: Path) -> list[str]:
+    register_page(runbook)
+    return [one.message for one in test_runbook(runbook, directory) if not one.passed]
+
+
+def test_recordings_prove_that_a_declared_change_converges(tmp_path: Path):
+    record(tmp_path, before="60\n", after="10\n", undone="60\n")
+    assert list_failures(load_change_page(), tmp_path) == []
+
+
+def test_declared_change_that_does_not_converge_fails_its_test(tmp_path: Path):
+    record(tmp_path, before="60\n", after="10\n", undone="60\n")
+    wrong = change_text(CHANGE, "when: now != value", "when: now != value + 1")
+    assert list_failures(load_change_page(wrong), tmp_path) == [
+        "the plan after still has: Set swappiness to 10"
+    ]
+
+
+def test_trying_shows_what_each_parser_made_of_the_output():
+    request = load_change_page().model_validate({"host": "web1", "value": 10})
+    answer = RecordedAnswer("web1", COMMAND, "60\n")
+    assert describe_readings(request, [answer]) == [f"$ {COMMAND}", "    60", "now = 60", ""]
+    odd = RecordedAnswer("web1", COMMAND, "sixty\n")
+    assert describe_readings(request, [odd])[2] == "not understood: 'sixty' is not a whole number"
+
+
+def test_page_is_explained_in_words():
+    lines = list(explain_page(load_change_page()))
+    assert "  reads now: the file /proc/sys/vm/swappiness, as number" in lines
+    assert "  step 1, if now != value: Set swappiness to {value}" in lines
+    assert "     runs `/usr/sbin/sysctl -w vm.swappiness={value}`, as root" in lines
+    assert any("sudo of the login that changes: LOGIN ALL=(root)" in line for line in lines)
+
+
+def test_schema_describes_every_part_of_the_format(tmp_path: Path):
+    schema = json.loads(
+        run_command(("runbook", "schema"), env=dict(os.environ), where=tmp_path).stdout
+    )
+    assert set(schema["properties"]) >= {"words", "fields", "read", "state", "steps", "report"}
+    assert schema["additionalProperties"] is False
