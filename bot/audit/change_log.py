@@ -71,24 +71,19 @@ _TILES = (
     )
     .order_by(tables.tile.c.number)
 )
+_Query = Select[tuple[Any, ...]]
+_ENTRIES = select(*tables.ENTRY_MEMBERS)
 _ROWS_AFTER = (
-    select(*tables.ENTRY_MEMBERS)
-    .where(tables.entry.c.seq > bindparam("after"))
+    _ENTRIES.where(tables.entry.c.seq > bindparam("after"))
     .order_by(tables.entry.c.seq)
     .limit(bindparam("most"))
 )
 _IS_OF_RUN = tables.entry.c.run == bindparam("of")
-_ENTRIES_OF_RUN = select(*tables.ENTRY_MEMBERS).where(_IS_OF_RUN).order_by(tables.entry.c.seq)
-_LAST_ENTRY_OF_KIND = (
-    select(*tables.ENTRY_MEMBERS)
-    .where(tables.entry.c.kind == bindparam("which"))
-    .order_by(tables.entry.c.seq.desc())
-    .limit(1)
-)
-_FIRST_ENTRY = select(*tables.ENTRY_MEMBERS).order_by(tables.entry.c.seq).limit(1)
-_LAST_ENTRY_OF_RUN = (
-    select(*tables.ENTRY_MEMBERS).where(_IS_OF_RUN).order_by(tables.entry.c.seq.desc()).limit(1)
-)
+_ENTRIES_OF_RUN = _ENTRIES.where(_IS_OF_RUN).order_by(tables.entry.c.seq)
+_FIRST_ENTRY = _ENTRIES.order_by(tables.entry.c.seq).limit(1)
+_LAST_ENTRY = _ENTRIES.order_by(tables.entry.c.seq.desc()).limit(1)
+_LAST_ENTRY_OF_KIND = _LAST_ENTRY.where(tables.entry.c.kind == bindparam("which"))
+_LAST_ENTRY_OF_RUN = _LAST_ENTRY.where(_IS_OF_RUN)
 
 
 class LogAlteredError(StoreUnavailable):
@@ -196,17 +191,13 @@ def append_entry(
     """
     if isinstance(run, Run):
         run, host = run.id, host or run.host
-    draft = EntryDraft(event, run, person, host)
-    ahead = _take_announcement(tx, [draft])
-    if ahead:
-        return append_entries(tx, [*ahead, draft])[-1]
-    seq = (tx.log_head or _lock_head(tx)).size + 1
-    row = _build_row(tx, draft, _encode_facts(tx, event.encode()), seq)
-    return _store_rows(tx, [row])[0]
+    return append_entries(tx, [EntryDraft(event, run, person, host)])[-1]
 
 
-def append_entries(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[Entry]:
-    """Append entries by one statement."""
+def append_entries(
+    tx: Transaction, drafts: Sequence[EntryDraft], *others: SigningKey
+) -> list[Entry]:
+    """Append entries by one statement, under one checkpoint. others: more keys that sign it."""
     if not drafts:
         return []
     ahead = _take_announcement(tx, drafts)
@@ -217,7 +208,7 @@ def append_entries(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[Entry]
         _build_row(tx, draft, body, seq)
         for seq, (draft, body) in enumerate(zip(drafts, bodies, strict=True), start=first)
     ]
-    return _store_rows(tx, rows)[len(ahead) :]
+    return _store_rows(tx, rows, others)[len(ahead) :]
 
 
 def _build_row(tx: Transaction, draft: EntryDraft, body: str, seq: int) -> tuple[Any, ...]:
@@ -230,19 +221,9 @@ def _build_row(tx: Transaction, draft: EntryDraft, body: str, seq: int) -> tuple
     return (*content, hash_entry((*content, "")))
 
 
-def append_key(tx: Transaction, new_key: SigningKey) -> None:
-    """Append the key that signs the next entries. Both keys sign the root with this one."""
-    seq = (tx.log_head or _lock_head(tx)).size + 1
-    draft = EntryDraft(events.KeyAdded(public=new_key.public_key))
-    row = _build_row(tx, draft, _encode_facts(tx, draft.event.encode()), seq)
-    _store_rows(tx, [row], new_key)
-    tx.set_signing_key(new_key)
-
-
 def _store_rows(
-    tx: Transaction, rows: Sequence[tuple[Any, ...]], *others: SigningKey
+    tx: Transaction, rows: Sequence[tuple[Any, ...]], others: Sequence[SigningKey]
 ) -> list[Entry]:
-    """Store entries under one checkpoint. others: more keys that sign it."""
     # No other transaction appends before this one ends.
     tree = _grow_tree(tx, [bytes.fromhex(row[_HASH]) for row in rows])
     point = sign_checkpoint(tx.log_origin, tree, tx.now, (tx.signing_key, *others))
@@ -603,75 +584,62 @@ def list_entries_of_runs(
 
 
 def get_last_entry_of_run(tx: Transaction, run: int) -> Entry | None:
-    row = (
-        tx.sql.execute(_LAST_ENTRY_OF_RUN, {"of": run}).first()
-        if view_conditions.list_viewable(tx, [run])
-        else None
-    )
-    return Entry(*row) if row else None
+    if not view_conditions.list_viewable(tx, [run]):
+        return None
+    return _get_entry(tx, _LAST_ENTRY_OF_RUN, of=run)
 
 
 def get_last_entry_of_kind(tx: Transaction, kind: str) -> Entry | None:
-    row = tx.sql.execute(_LAST_ENTRY_OF_KIND, {"which": kind}).first()
-    return Entry(*row) if row else None
+    return _get_entry(tx, _LAST_ENTRY_OF_KIND, which=kind)
 
 
 def get_first_entry(tx: Transaction) -> Entry | None:
     """Return the first entry of the log."""
-    row = tx.sql.execute(_FIRST_ENTRY).first()
-    return Entry(*row) if row else None
+    return _get_entry(tx, _FIRST_ENTRY)
 
 
 def get_last_entry_before(tx: Transaction, at: int) -> Entry | None:
     """Return the newest entry that is not newer than this time."""
     column = tables.entry.c
-    query = select(*tables.ENTRY_MEMBERS).where(column.at <= at)
-    row = tx.sql.execute(query.order_by(column.at.desc(), column.seq.desc()).limit(1)).first()
+    query = _ENTRIES.where(column.at <= at).order_by(column.at.desc(), column.seq.desc())
+    return _get_entry(tx, query.limit(1))
+
+
+def _get_entry(tx: Transaction, query: _Query, **given: object) -> Entry | None:
+    row = tx.sql.execute(query, given).first()
     return Entry(*row) if row else None
+
+
+def _list_entries(tx: Transaction, query: _Query) -> list[Entry]:
+    return [Entry(*row) for row in tx.sql.execute(query)]
 
 
 def list_newest_entries_of_kind(
     tx: Transaction, kind: str, *, person: str, limit: int
 ) -> list[Entry]:
     """Return the newest entries of a kind about one person, the newest first."""
-    query = select(*tables.ENTRY_MEMBERS).where(tables.entry.c.kind == kind)
-    query = query.where(tables.entry.c.person == person)
-    rows = tx.sql.execute(query.order_by(tables.entry.c.seq.desc()).limit(limit))
-    return [Entry(*row) for row in rows]
+    column = tables.entry.c
+    query = _ENTRIES.where(column.kind == kind, column.person == person)
+    return _list_entries(tx, query.order_by(column.seq.desc()).limit(limit))
 
 
-def list_entries_naming(tx: Transaction, kind: str, name: str, number: int) -> list[Entry]:
-    """Return the entries of a kind whose fact *name* is this number."""
-    query = select(*tables.ENTRY_MEMBERS).where(
-        tables.entry.c.kind == kind, tables.entry.c.body.contains(f'"{name}":{number}')
-    )
-    return _list_naming(tx, query, name, number)
-
-
-def list_run_entries_naming(
-    tx: Transaction, kind: str, run: int, name: str, number: int
+def list_entries_naming(
+    tx: Transaction, kind: str, name: str, number: int, *, run: int | None = None
 ) -> list[Entry]:
-    """Return the entries of a kind about one run whose fact *name* is this number."""
-    query = select(*tables.ENTRY_MEMBERS).where(
-        tables.entry.c.run == run,
-        tables.entry.c.kind == kind,
-        tables.entry.c.body.contains(f'"{name}":{number}'),
-    )
-    return _list_naming(tx, query, name, number)
-
-
-def _list_naming(
-    tx: Transaction, query: Select[tuple[Any, ...]], name: str, number: int
-) -> list[Entry]:
-    """Return the entries found whose fact is this number, and not another that begins like it."""
-    found = [Entry(*row) for row in tx.sql.execute(query.order_by(tables.entry.c.seq))]
+    """Return the entries of a kind whose fact *name* is this number. run: only those about it."""
+    column = tables.entry.c
+    query = _ENTRIES.where(column.kind == kind, column.body.contains(f'"{name}":{number}'))
+    if run is not None:
+        query = query.where(column.run == run)
+    found = _list_entries(tx, query.order_by(column.seq))
+    # Another number can begin like this one.
     return [entry for entry in found if entry.event.get_fact(name) == number]
 
 
 def list_entries_since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
     """Yield the entries of a kind that are newer than *at*, the newest first."""
-    query = select(*tables.ENTRY_MEMBERS).where(tables.entry.c.kind == kind)
-    query = query.order_by(tables.entry.c.seq.desc()).execution_options(yield_per=100)
+    query = _ENTRIES.where(tables.entry.c.kind == kind).order_by(tables.entry.c.seq.desc())
+    query = query.execution_options(yield_per=100)
     with tx.sql.execute(query) as rows:
         for row in rows:
             if row.at <= at:
@@ -682,20 +650,15 @@ def list_entries_since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
 def list_newest_entries(
     tx: Transaction, *, before: int | None = None, limit: int = 50
 ) -> list[Entry]:
-    query = select(*tables.ENTRY_MEMBERS).order_by(tables.entry.c.seq.desc()).limit(limit)
+    query = _ENTRIES.order_by(tables.entry.c.seq.desc()).limit(limit)
     if before is not None:
         query = query.where(tables.entry.c.seq < before)
-    return [Entry(*row) for row in tx.sql.execute(query)]
+    return _list_entries(tx, query)
 
 
 def list_entries_after(tx: Transaction, seq: int, *, limit: int = 1000) -> list[Entry]:
-    query = (
-        select(*tables.ENTRY_MEMBERS)
-        .where(tables.entry.c.seq > seq)
-        .order_by(tables.entry.c.seq)
-        .limit(limit)
-    )
-    return [Entry(*row) for row in tx.sql.execute(query)]
+    query = _ENTRIES.where(tables.entry.c.seq > seq).order_by(tables.entry.c.seq).limit(limit)
+    return _list_entries(tx, query)
 
 
 def list_rows_after(tx: Transaction, seq: int, *, limit: int) -> Sequence[Sequence[Any]]:
@@ -714,26 +677,6 @@ def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[Sequence[Any]]
     """Return an iterable of all rows: the members of an Entry in their order, and the note."""
     query = select(tables.entry).order_by(tables.entry.c.seq)
     return tx.sql.execute(query.execution_options(yield_per=2000))
-
-
-def read_checkpoints(tx: Transaction) -> Generator[tuple[int, Checkpoint | None]]:
-    """Yield the size of each checkpoint and the checkpoint, None if its note is none."""
-    query = _CHECKPOINTS.order_by(tables.entry.c.seq)
-    with tx.sql.execute(query.execution_options(yield_per=2000)) as found:
-        for row in found:
-            yield row.seq, parse_note(str(row.note), row.at)
-
-
-def read_cosigned_checkpoints(tx: Transaction) -> Generator[tuple[int, Checkpoint | None]]:
-    """Yield what read_checkpoints() yields, with the cosignatures of witnesses."""
-    cosigned = cosignatures.iterate_cosignatures(tx)
-    size, line = next(cosigned, (0, ""))
-    for at, point in read_checkpoints(tx):
-        lines = list[str]()
-        while 0 < size <= at:
-            lines += [line] if size == at else []
-            size, line = next(cosigned, (0, ""))
-        yield at, replace(point, cosignatures=tuple(lines)) if point and lines else point
 
 
 def add_cosignatures(tx: Transaction, point: Checkpoint) -> Checkpoint:

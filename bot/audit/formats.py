@@ -4,12 +4,14 @@ import csv
 import io
 import json
 import re
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from bot.audit import change_log, output
 from bot.audit.change_log import Entry
+from bot.audit.checkpoints import parse_note
 from bot.audit.event_type import parse_event, parse_facts
 from bot.audit.events import RUN_ENDS
 from bot.db import cosignatures
@@ -17,6 +19,8 @@ from bot.db.database import Transaction
 from bot.model.run import State
 from bot.model.run_states import Tone
 from bot.model.times import format_iso
+
+T = TypeVar("T")
 
 
 def format_entry_as_json(entry: Entry) -> str:
@@ -144,21 +148,34 @@ def iterate_export(tx: Transaction) -> Generator[dict[str, Any]]:
     `output` if it binds output, None once erased; `checkpoint` if one has it as its newest entry,
     and then `time_stamp`, in base64, if an authority stamped that.
     """
-    outputs, checkpoints = output.iterate_all_output(tx), change_log.read_cosigned_checkpoints(tx)
-    stamps = cosignatures.iterate_time_stamps(tx)
-    stamped = next(stamps, None)
-    bound = next(outputs, None)
-    size, point = next(checkpoints, (0, None))
-    for entry in change_log.read_whole_log(tx):
-        members = dict(vars(entry))
-        if bound is not None and bound[0] == entry.seq:
-            _, salt, text = bound
-            members["output"] = None if text is None else {"salt": salt, "text": text}
-            bound = next(outputs, None)
-        if size == entry.seq:
-            members["checkpoint"] = point.note if point else ""
-            if stamped is not None and stamped[0] == entry.seq:
-                members["time_stamp"] = stamped[1]
-                stamped = next(stamps, None)
-            size, point = next(checkpoints, (0, None))
-        yield members
+    outputs = _follow((seq, (salt, text)) for seq, salt, text in output.iterate_all_output(tx))
+    cosigned = _follow(cosignatures.iterate_cosignatures(tx))
+    stamps = _follow(cosignatures.iterate_time_stamps(tx))
+    with change_log.read_rows(tx) as rows:
+        for *row, note in rows:
+            members: dict[str, Any] = dict(zip(ARCHIVE_COLUMNS, row, strict=True))
+            seq, at, *_ = row
+            for salt, text in outputs(seq):
+                members["output"] = None if text is None else {"salt": salt, "text": text}
+            if note is not None:
+                point = parse_note(str(note), at)
+                lines = tuple(cosigned(seq))
+                members["checkpoint"] = replace(point, cosignatures=lines).note if point else ""
+                for stamp in stamps(seq):
+                    members["time_stamp"] = stamp
+            yield members
+
+
+def _follow(items: Iterator[tuple[int, T]]) -> Callable[[int], list[T]]:
+    """Return a function that returns the values of a number; it is called with growing numbers."""
+    ahead = next(items, None)
+
+    def take_values(number: int) -> list[T]:
+        nonlocal ahead
+        found = list[T]()
+        while ahead is not None and ahead[0] <= number:
+            found += [ahead[1]] if ahead[0] == number else []
+            ahead = next(items, None)
+        return found
+
+    return take_values

@@ -28,9 +28,7 @@ def is_grant_logged(tx: Transaction, grant: Grant) -> bool:
     """Return whether the log confirms the grant as its row describes it, and it is not revoked."""
     if _is_revoked(tx, events.GrantRevoked.kind, "grant", grant.id):
         return False
-    entries = list_vouched_entries(
-        tx, _list_entries(tx, events.GrantCreated.kind, "grant", grant.id)
-    )
+    entries = _list_vouched(tx, events.GrantCreated.kind, "grant", grant.id)
     event = entries[0].event if entries else None
     if not isinstance(event, events.GrantCreated):
         return False
@@ -64,7 +62,10 @@ def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
     if _is_revoked(tx, events.DelegationRevoked.kind, "delegation", delegation.id):
         return False
     entries = list_vouched_entries(
-        tx, _list_entries(tx, events.DelegationCreated.kind, "delegation", delegation.id)
+        tx,
+        change_log.list_entries_naming(
+            tx, events.DelegationCreated.kind, "delegation", delegation.id
+        ),
     )
     event = entries[0].event if entries else None
     if not isinstance(event, events.DelegationCreated):
@@ -81,12 +82,11 @@ def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
 def _is_revoked(tx: Transaction, kind: str, fact: str, number: int) -> bool:
     """Return whether the log has a revocation of it. Raises LogAlteredError."""
     known = follow_log(tx)
-    logged = _list_entries(tx, kind, fact, number)
+    logged = change_log.list_entries_naming(tx, kind, fact, number)
     check_revocations(known, {kind}, logged, subject=str(number))
     return bool(logged)
 
 
-def _list_entries(tx: Transaction, kind: str, fact: str, number: int) -> list[Entry]:
-    """Return the entries of this kind whose fact is that number, with any signature."""
-    found = change_log.list_entries_naming(tx, kind, fact, number)
-    return [entry for entry in found if entry.event.get_fact(fact) == number]
+def _list_vouched(tx: Transaction, kind: str, fact: str, number: int) -> Sequence[Entry]:
+    named = change_log.list_entries_naming(tx, kind, fact, number)
+    return list_vouched_entries(tx, named)

@@ -6,7 +6,7 @@ from threading import Lock
 from typing import Any
 
 from bot.audit import change_log, events, inclusion, output
-from bot.audit.change_log import Entry, LogAlteredError
+from bot.audit.change_log import Entry, EntryDraft, LogAlteredError
 from bot.audit.checkpoints import (
     Checkpoint,
     encode_root,
@@ -102,7 +102,9 @@ def append_key_change(
             f"the change log is broken ({verdict.why or 'another key signs it'}), so its key "
             "cannot be changed. Run `keyturn changelog verify`"
         )
-    change_log.append_key(tx, new_key)
+    added = EntryDraft(events.KeyAdded(public=new_key.public_key))
+    change_log.append_entries(tx, [added], new_key)
+    tx.set_signing_key(new_key)
 
 
 def create_checkpoint(tx: Transaction) -> Checkpoint:

@@ -79,8 +79,8 @@ def _list_fires(tx: Transaction, schedule: int) -> list[events.Fired]:
     founding = [entry.run for entry in started if entry.run is not None]
     if not view_conditions.list_viewable(tx, founding):
         raise NoSuchSchedule(f"there is no schedule {schedule}")
-    fired = change_log.list_run_entries_naming(
-        tx, events.Fired.kind, founding[0], "schedule", schedule
+    fired = change_log.list_entries_naming(
+        tx, events.Fired.kind, "schedule", schedule, run=founding[0]
     )
     found = [entry.event for entry in fired if isinstance(entry.event, events.Fired)]
     return sorted(found, key=lambda fire: fire.due_at)

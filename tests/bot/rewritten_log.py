@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, insert
 
 from bot.audit import change_log
 from bot.audit.change_log import Entry, EntryDraft
-from bot.audit.checkpoints import Checkpoint, name_log, sign_checkpoint
+from bot.audit.checkpoints import Checkpoint, name_log, parse_note, sign_checkpoint
 from bot.audit.event_type import UnknownEvent
 from bot.db import tables
 from bot.db.database import Database, Transaction
@@ -58,8 +58,8 @@ def rewrite(database: Database, entries: Sequence[Entry], key: SigningKey | None
     key: signs a checkpoint of each entry. Without one, the checkpoints stay as they are, up to the
     last entry.
     """
-    with database.reading() as tx:
-        points = {size: point for size, point in change_log.read_checkpoints(tx) if point}
+    with database.reading() as tx, change_log.read_rows(tx) as rows:
+        points = {row[0]: point for row in rows if row[-1] and (point := parse_note(row[-1]))}
     drop_triggers(database)
     tiles: list[Tile] = []
     tree = Tree()

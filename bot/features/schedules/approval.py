@@ -137,8 +137,8 @@ def _find_mismatch_of_fire(tx: Transaction, schedule: Schedule, run: Run) -> str
         return f"that schedule {schedule.id} is active"
     fired = list_vouched_entries(
         tx,
-        change_log.list_run_entries_naming(
-            tx, events.Fired.kind, schedule.run, "fired_run", run.id
+        change_log.list_entries_naming(
+            tx, events.Fired.kind, "fired_run", run.id, run=schedule.run
         ),
     )
     if not any(

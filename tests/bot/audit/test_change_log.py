@@ -205,4 +205,4 @@ def test_entries_naming_a_number_are_not_those_of_numbers_that_begin_like_it(dat
     kind = events.ScheduleResumed.kind
     with database.reading() as tx:
         assert len(change_log.list_entries_naming(tx, kind, "schedule", 1)) == 1
-        assert len(change_log.list_run_entries_naming(tx, kind, 1, "schedule", 1)) == 1
+        assert len(change_log.list_entries_naming(tx, kind, "schedule", 1, run=1)) == 1
