@@ -161,6 +161,13 @@ def list_messages(tx: Transaction, run: int) -> dict[str, PostedMessage]:
     return {row.slot: PostedMessage(*row) for row in rows}
 
 
+def find_run_of_message(tx: Transaction, channel: str, ts: str) -> int | None:
+    """Return the run that a message is about; None for a message that is not about one."""
+    message = tables.slack_message.c
+    query = select(message.run).where(message.ts == ts, message.channel == channel)
+    return tx.sql.execute(query).scalars().first()
+
+
 def store_message(tx: Transaction, message: PostedMessage) -> None:
     """Store where a message was posted, and the digest of its content."""
     values = {"channel": message.channel, "ts": message.ts, "digest": message.digest}

@@ -351,6 +351,8 @@ slack_message = Table(
     Column("channel", String(32), nullable=False),
     Column("ts", String(32), nullable=False),
     Column("digest", String(64), nullable=False),
+    # A message in the thread of a card is about its run.
+    Index(None, "ts"),
 )
 
 # The Home tabs that people have opened in Slack. digest: of the content. due_at: when the tab is

@@ -65,7 +65,8 @@ from bot.slack.run_forms import (
 from bot.slack.run_posts import CARD, COPY, REMARK
 from connectors.errors import DomainError
 
-_BUTTON_VALUE_PATTERN = re.compile(r"(\d{1,9}):([0-9a-f]{10})", re.ASCII)
+# Run, plan, and a text that was typed in a thread.
+_BUTTON_VALUE_PATTERN = re.compile(r"(\d{1,9}):([0-9a-f]{10})(?::(.*))?", re.ASCII | re.DOTALL)
 
 
 class OutdatedMessage(TooLate):
@@ -78,6 +79,12 @@ def parse_button_value(click: ButtonClick) -> tuple[int, str]:
     if value is None:
         raise TooLate("This button is out of date: open the run.")
     return int(value[1]), value[2]
+
+
+def get_button_text(click: ButtonClick) -> str:
+    """Return the text that the form of a button begins with."""
+    value = _BUTTON_VALUE_PATTERN.fullmatch(click.value)
+    return (value[3] or "") if value else ""
 
 
 class DecisionHandler:
@@ -115,8 +122,10 @@ class DecisionHandler:
             for slot, posted in posted_messages.items()
             if slot == CARD or slot.startswith((COPY, REMARK))
         }
-        # A Home tab belongs to one person, and no one else can click in it.
-        if not click.is_home and (click.channel, click.ts) not in known_locations:
+        # A Home tab belongs to one person, and no one else can click in it; nor in an ephemeral
+        # message, which shows the plan of its buttons.
+        is_own = click.is_home or click.is_ephemeral
+        if not is_own and (click.channel, click.ts) not in known_locations:
             if has_pending_update:
                 # It may be the card, whose post is not recorded yet.
                 raise TooLate(
@@ -279,7 +288,11 @@ class SlackListeners:
     ) -> None:
         """Wait for the decision; if the message is outdated, say so and remove its buttons."""
         try:
-            await decision_task
+            run = await decision_task
+            if click.is_ephemeral:
+                verb = DECISIONS[click.action].text
+                note = f"{verb}: done. The card of run {run.id} shows how it continues."
+                await self._replace_clicked_message(click, replies.build_text_reply(note))
         except OutdatedMessage as refusal:
             await self._reply_to_click(click, _render_refusal(refusal))
             await self._remove_buttons(click, refusal)
@@ -319,6 +332,7 @@ class SlackListeners:
                 DECISIONS[click.action],
                 lambda: self._decisions.check_click(click),
                 person=person,
+                text=get_button_text(click),
             )
         except OutdatedMessage as refusal:
             await self._remove_buttons(click, refusal)
@@ -576,7 +590,12 @@ class SlackListeners:
         # Slack does not show an ephemeral message that would begin a thread.
         user, thread = mention.account.user, mention.thread
         await self._send_to_person(
-            mention.channel, user, answer, thread=thread, is_kept=mention.is_direct
+            # Buttons in a thread are for one person, and go with what only that person sees.
+            mention.channel,
+            user,
+            answer,
+            thread=thread,
+            is_kept=mention.is_direct and not thread,
         )
 
     async def _send_refusal(self, mention: payloads.Mention, refusal: AccountRefused) -> None:
@@ -603,7 +622,12 @@ class SlackListeners:
         def answer(person: Person, policy: Policy) -> Message:
             zone = self._identity.get_time_zone(mention.account)
             return self._commands.answer_message(
-                mention.text, person=person.id, policy=policy, origin=origin, zone=zone
+                mention.text,
+                person=person.id,
+                policy=policy,
+                origin=origin,
+                zone=zone,
+                thread=mention.thread,
             )
 
         return await self._identity.run_as_person(mention.account, answer)

@@ -46,6 +46,7 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from bot.slack.run_forms import PendingPlan, create_pending_plan
 from bot.slack.run_message import render_card
 from bot.slack.suggestions import render_not_understood
+from bot.slack.thread_commands import ThreadCommands
 from connectors.command import quote_text
 from connectors.errors import DomainError, UnknownHostError
 from connectors.inventory import Inventory
@@ -96,6 +97,7 @@ class SlackCommands:
         self.requestable = RequestableRunbooks("slack")
         self._plain_text = PlainTextAnswers(database, self.requestable)
         self.help_screens = HelpScreens(database, self.requestable)
+        self._threads = ThreadCommands(database, view_builder)
         # Any other first word belongs to a runbook.
         self._handlers: dict[str, Callable[[TypedCommand], CommandAnswer]] = {
             "": self._show_help,
@@ -158,14 +160,31 @@ class SlackCommands:
             return suggested
 
     def answer_message(
-        self, text: str, *, person: str, policy: Policy, origin: RequestOrigin, zone: str = "UTC"
+        self,
+        text: str,
+        *,
+        person: str,
+        policy: Policy,
+        origin: RequestOrigin,
+        zone: str = "UTC",
+        thread: str = "",
     ) -> Message:
         """Answer a message to the bot: what reads is answered, the rest only suggested.
 
-        Requests nothing. Raises RequestSyntaxError and InvalidRequestError.
+        Requests nothing. thread: timestamp of the first message of its thread, "" outside one.
+        Raises RequestSyntaxError and InvalidRequestError.
         """
         plain = parsing.get_text_of_mention(text).removeprefix(replies.COMMAND)
         command = TypedCommand(person, policy, origin, self._parse_text(plain), zone)
+        about_run = self._threads.answer(
+            command.typed_text,
+            channel=origin.channel,
+            thread=thread,
+            person=person,
+            policy=policy,
+        )
+        if about_run is not None:
+            return about_run
         if command.typed_text.is_greeting:
             return self.help_screens.render(policy, person)
         if command.word in READING_WORDS:

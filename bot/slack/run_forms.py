@@ -164,11 +164,11 @@ def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
 
 
 def _render_decision(
-    run: Run, digest: str, decision: RunButton, assignees: Sequence[Person]
+    run: Run, digest: str, decision: RunButton, assignees: Sequence[Person], initial: str = ""
 ) -> View:
     """Render the form for the text of a decision, a question, an answer or a reassignment."""
     form, verb = decision.form or TextForm(decision.text), decision.text.rstrip("…")
-    text = reason_input(REASON, _VALUE, seen_by=form.seen_by, label=form.label)
+    text = reason_input(REASON, _VALUE, initial=initial, seen_by=form.seen_by, label=form.label)
     blocks: list[Block] = [
         paragraph(bold(run.title), f" – plan {run.short_digest}"),
         *([_build_assignee_input(assignees)] if form.asks_assignee else []),
@@ -216,8 +216,17 @@ class RunForms:
         check_click: Callable[[], tuple[int, str]],
         *,
         person: str,
+        text: str = "",
     ) -> bool:
-        """Open the form for a reason. check_click: returns run and digest, or raises."""
+        """Open the form for a reason.
+
+        Args:
+            trigger_id: of the click.
+            decision: the button.
+            check_click: returns run and digest, or raises.
+            person: who clicked.
+            text: what the form contains at first.
+        """
 
         def build_view() -> View:
             number, digest = check_click()
@@ -226,7 +235,7 @@ class RunForms:
             if decision.form and decision.form.asks_assignee:
                 with self._database.reading(self._view_builder.get_view_rights(person)) as tx:
                     assignees = self._view_builder.list_assignees(tx, number, person)
-            return _render_decision(run, digest, decision, assignees)
+            return _render_decision(run, digest, decision, assignees, text)
 
         return await self._views.open_view(trigger_id, build_view)
 

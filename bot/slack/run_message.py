@@ -579,7 +579,7 @@ def _build_decision_buttons(run_view: SlackRunView) -> list[Element]:
     withdraw = run_buttons.WITHDRAW.build(run)
     if run.state is State.PENDING:
         return [
-            *_build_approve_button(run_view),
+            *build_approve_buttons(run_view),
             run_buttons.DENY.build(run),
             run_buttons.QUESTION.build(run),
             *([run_buttons.ANSWER.build(run)] if is_asked else []),
@@ -591,7 +591,8 @@ def _build_decision_buttons(run_view: SlackRunView) -> list[Element]:
     return [withdraw]
 
 
-def _build_approve_button(run_view: SlackRunView) -> list[Element]:
+def build_approve_buttons(run_view: SlackRunView) -> list[Element]:
+    """Return the button that approves or signs the plan; none if its page is needed."""
     run = run_view.run
     needs = run.requirements
     if run.plan is None or not can_show_plan(run.plan):

@@ -329,6 +329,9 @@ def upgrade() -> None:
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_slack_message_run')),
     sa.PrimaryKeyConstraint('run', 'slot', name=op.f('pk_slack_message'))
     )
+    with op.batch_alter_table('slack_message', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_slack_message_ts'), ['ts'], unique=False)
+
     op.create_table('step',
     sa.Column('run', sa.Integer(), nullable=False),
     sa.Column('step_number', sa.Integer(), nullable=False),

@@ -51,6 +51,7 @@ class Chat:
         value_sent = value if value is not None else shown.buttons[action]["value"]
         payload = payloads.click(action, value_sent, user, channel=shown.channel, ts=shown.ts)
         response = f"/actions/{shown.channel}/{shown.ts}"
+        payload["container"]["is_ephemeral"] = bool(shown.seen_by)
         payload["response_url"] = self.slack.url.replace("/api/", response)
         answer = await self.send(payloads.interaction(payload))
         await self.settle()

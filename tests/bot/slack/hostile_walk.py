@@ -51,6 +51,7 @@ class Walk:
         await self.glass()
         await self.homes()
         await self.mentions()
+        await self.threads()
         await self.access()
         await self.troubles()
         await self.brakes()
@@ -262,6 +263,17 @@ class Walk:
             for user in ("U0DORA", "U0NOBODY"):
                 typed = text.replace("SAID", SAID).replace("BRIEF", BRIEF)
                 raw = payloads.mention(f"<@U0KEYTURN> {typed}", user)
+                await self.chat.send(raw)
+                await self.chat.settle()
+
+    async def threads(self) -> None:
+        """Write in the thread of a card."""
+        cards = [one for one in self.chat.slack.posted if not one.thread and not one.seen_by]
+        shown = [one for one in cards if one.blocks and one.blocks[0]["type"] == "header"]
+        for card in (shown[0], shown[-1]):
+            for text in ("why", "approve", "deny SAID", "again", "undo"):
+                typed = f"<@U0KEYTURN> {text.replace('SAID', SAID)}"
+                raw = payloads.mention(typed, "U0OLGA", thread_ts=card.ts, channel=card.channel)
                 await self.chat.send(raw)
                 await self.chat.settle()
 
