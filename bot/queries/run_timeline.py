@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -77,9 +77,21 @@ def get_fact_label(name: str) -> str:
     return _FACT_LABELS.get(name, name.strip("_").replace("_", " ").capitalize())
 
 
-def describe_fact(entry: Entry, name: str, fact: object, name_person: NamePerson) -> str:
-    """Return the value of a fact for people, with the names of people instead of their ids."""
-    if name in entry.event.person_facts:
+def describe_facts(entry: Entry, name_person: NamePerson) -> list[tuple[str, str]]:
+    """Return the names of the facts of an entry, each with its value for people.
+
+    name_person: returns the name for an id.
+    """
+    person_facts = entry.event.person_facts
+    return [
+        (name, _describe_fact(name, fact, name_person if name in person_facts else None))
+        for name, fact in get_entry_facts(entry).items()
+        if fact not in ("", None, [], {})
+    ]
+
+
+def _describe_fact(name: str, fact: object, name_person: NamePerson | None) -> str:
+    if name_person is not None:
         people = [fact] if isinstance(fact, str) else cast("list[object]", fact)
         return ", ".join(name_person(str(one)) for one in people)
     if isinstance(fact, bool):
@@ -90,14 +102,14 @@ def describe_fact(entry: Entry, name: str, fact: object, name_person: NamePerson
     return format_fact(fact)
 
 
-def summarise_facts(entry: Entry, name_person: NamePerson) -> str:
-    """Return the host and the short facts of an entry on one line; ids and plans are left out."""
+def summarise_facts(entry: Entry, described: Iterable[tuple[str, str]]) -> str:
+    """Return the host and the short facts of an entry on one line; ids and plans are left out.
+
+    described: the facts as describe_facts() returns them.
+    """
     parts = [entry.host] if entry.host else []
-    for name, fact in get_entry_facts(entry).items():
-        if fact in ("", None, [], {}) or name in _UNSUMMARISED:
-            continue
-        text = describe_fact(entry, name, fact, name_person)
-        if "\n" not in text and not _HASH_PATTERN.search(text):
+    for name, text in described:
+        if name not in _UNSUMMARISED and "\n" not in text and not _HASH_PATTERN.search(text):
             parts.append(f"{get_fact_label(name)}: {text}")
     return " · ".join(parts)
 

@@ -16,8 +16,7 @@ from bot.model import run_states, times
 from bot.model.schedule import list_time_zones
 from bot.model.text import escape_control, format_count, format_sentence
 from bot.queries.run_timeline import (
-    describe_fact,
-    get_entry_facts,
+    describe_facts,
     get_fact_label,
     summarise_facts,
 )
@@ -121,8 +120,7 @@ def load_templates() -> Jinja2Templates:
     )
     variables: Mapping[str, Any] = {
         "asset": _asset_address,
-        "facts": get_entry_facts,
-        "describe_fact": describe_fact,
+        "describe_facts": describe_facts,
         "summarise_facts": summarise_facts,
         "describe_child_run": run_states.get_child_run_display,
         "describe_outcome": run_states.describe_outcome,
