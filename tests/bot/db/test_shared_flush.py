@@ -159,6 +159,20 @@ def test_commit_that_may_not_be_durable_is_an_error_and_the_log_goes_on(database
         assert verification.verify_log(tx).broken is None
 
 
+@on_postgresql
+@pytest.mark.real
+def test_writer_that_waits_too_long_for_the_log_appends_nothing(database: Database):
+    _open_log(database)
+    other = Database(database.url, database._signing_key)  # pyright: ignore[reportPrivateUsage] - another process
+    with other.transaction() as tx:
+        change_log.lock_log(tx)
+        with pytest.raises(StoreUnavailable):
+            _append(database, "too late")
+    assert _append(database, "later") == 2
+    assert _list_kinds(database) == ["later"]
+    other.close()
+
+
 @dataclass
 class _Crashing:
     """A server that crashes, with a log that two processes append to."""
