@@ -154,7 +154,11 @@ class SlackCommands:
         try:
             return self._handlers.get(command.word, self._request_run)(command)
         except (RequestSyntaxError, InvalidRequestError) as refusal:
-            suggested = None if self._is_command(command) else self._suggest(command, refusal)
+            if self._is_command(command):
+                raise
+            if isinstance(refusal, UnknownRunbookError):
+                return self._suggest_or_explain(command, refusal)
+            suggested = self._suggest(command, refusal)
             if suggested is None:
                 raise
             return suggested

@@ -122,8 +122,8 @@ def render_help_screen(screen: HelpScreen, *, is_welcome: bool = False) -> Messa
         return Message(text, [_render_intro(), paragraph(bold(line)), _render_rest(screen)])
     blocks = [_render_intro(), *_render_frequent(screen)]
     if not is_welcome:
-        blocks += [*_render_purposes(screen), *_render_hosts(screen)]
-    return Message(text, [*blocks, _render_rest(screen), *_render_hints()])
+        blocks += _render_purposes(screen)
+    return Message(text, [*blocks, *_render_hosts(screen), _render_rest(screen), *_render_hints()])
 
 
 def _render_intro() -> Block:

@@ -105,7 +105,7 @@ def render_host(host: str, policy: Policy) -> Message:
 
 def render_not_understood(notice: str) -> Message:
     """Render that no runbook fits, with the ways to find one."""
-    text = f"{notice} Type {COMMAND} help, or name what you want to do and where."
+    text = f"{notice} Or name what you want to do, and where."
     return Message(
         format_notification(text),
         [

@@ -154,8 +154,11 @@ async def test_help_with_a_mistyped_runbook_suggests_the_nearest(chat: Chat):
     assert "toy set" in (await chat.type("help toy st")).text
 
 
-async def test_unknown_words_point_to_the_help_command(chat: Chat):
-    assert "help" in (await chat.type("qqq")).text
+async def test_unknown_words_are_answered_with_the_search_and_help(chat: Chat):
+    answer = await chat.type("qqq")
+    assert "Type help for a list" in answer.text
+    [row] = [block for block in answer.json["blocks"] if block["type"] == "actions"]
+    assert [one["value"] for one in row["elements"]] == ["anything", "help"]
 
 
 async def test_request_names_all_invalid_values_at_once(chat: Chat):

@@ -66,8 +66,7 @@ async def test_person_is_welcomed_once_with_what_they_can_do_now(chat: Chat, tab
     assert (welcome.channel, welcome.text) == ("D0DORA", "Welcome to Keyturn")
     assert "another person approves it" in welcome.words
     values = list_values(welcome)
-    assert "anything" in values
-    assert len(values) >= 3
+    assert {"anything", "anything lb1", "changed 24h"} <= set(values)
     assert await open_app(chat, "U0DORA", "home") == []
     assert len(await open_app(chat, "U0OLGA", tab)) == 1
 
