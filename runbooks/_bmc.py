@@ -1,7 +1,7 @@
 """What the runbooks of BMCs share: reading a server by Redfish or IPMI, and whose it is."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from connectors import ipmi, redfish
 from connectors.command import Query, QueryRunner, Setting
@@ -15,6 +15,35 @@ from runbooks._plan import Refused
 _MOST = 16
 # Large servers have some hundred sensors.
 _MOST_SENSORS = 500
+
+
+@dataclass(frozen=True)
+class BmcState:
+    """A server and its sensors."""
+
+    machine: Machine
+    sensors: tuple[Sensor, ...]
+    errors: Sequence[str] = ()
+    """What could not be read, as sentences."""
+
+
+@dataclass(frozen=True)
+class BmcLog:
+    """The newest events, the newest first."""
+
+    events: tuple[BmcEvent, ...]
+    errors: Sequence[str] = ()
+    """What could not be read, as sentences."""
+
+
+def read_state(run_query: QueryRunner, host: str) -> BmcState:
+    machine = read_machine(run_query, host)
+    return BmcState(machine, *read_sensors(run_query, host, machine))
+
+
+def read_log(run_query: QueryRunner, host: str, newest: int) -> BmcLog:
+    machine = read_machine(run_query, host)
+    return BmcLog(*read_events(run_query, host, machine, newest))
 
 
 def get_field(run_query: QueryRunner, host: str, name: str) -> str:

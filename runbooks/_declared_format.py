@@ -16,6 +16,7 @@ Words = Annotated[
     StrictStr,
     Field(min_length=1, max_length=4000, description="A text; CEL in braces is replaced."),
 ]
+Cell = Annotated[StrictStr, Field(max_length=4000)]
 Word = StrictStr | StrictInt
 FieldType = Literal[
     "number", "choice", "text", "address", "time", "service", "pool", "dataset", "interface",
@@ -195,7 +196,7 @@ class ProbationPart(Part):
 class RowPart(Part):
     """Rows of the table."""
 
-    cells: list[Words] = Field(min_length=1, max_length=12)
+    cells: list[Cell] = Field(min_length=1, max_length=12)
     """One text for each column."""
     when: Cel = "true"
     each: Cel | None = None

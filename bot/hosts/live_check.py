@@ -37,12 +37,12 @@ from connectors.run_signed import query_enrolment
 from connectors.signed_files import query_file, read_files
 from runbooks import AnyRunbook, Check, Refused, load_usable_catalogue, read_report
 from runbooks._bmc import read_machine
-from runbooks.bmc_show import ShowBmc
+from runbooks.bmc_boot_once import SetBootOnce
 
 # How many hosts are checked in parallel. Most of the time is waiting.
 _MAX_PARALLEL_HOSTS = 32
 
-_BMC_TAG = get_required_tag(ShowBmc)
+_BMC_TAG = get_required_tag(SetBootOnce)
 _USER_ID_COMMAND = Shell(("id", "-u"), deadline=10)
 _USER_ID_QUERY = Query(_USER_ID_COMMAND, lambda answer: _parse_user_id(answer))
 # Lists the rights of the login. Status 1 means none, or only with a password; 126 and 127 mean

@@ -14,11 +14,13 @@ from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks import Change, Leg, Refused, load_catalogue
 from runbooks.bmc_power import PowerCycle, PowerOff, PowerOn
-from runbooks.bmc_show import ShowBmc
 from tests.playground.bmc import SERIAL, USER, UUID, IpmiBmc, RedfishBmc
 from tests.playground.sshd import Sshd
+from tests.runbooks.declared import load_check
 from tests.runbooks.servers import RESET, SYSTEM, build_server_fleet, link, recorded, script
 from tests.scripted_fleet import ScriptedFleet, build_inventory
+
+ShowBmc = load_check("bmc show")
 
 OFF = PowerOff.model_validate({"host": "nas1"})
 CUT = PowerOff.model_validate({"host": "nas1", "how": "cut"})

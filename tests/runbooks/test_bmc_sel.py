@@ -1,8 +1,11 @@
 from connectors import ipmi, redfish
 from connectors.errors import CommandError
-from runbooks.bmc_sel import BmcLog, ShowBmcEvents
+from runbooks._bmc import BmcLog
+from tests.runbooks.declared import load_check
 from tests.runbooks.servers import CONTROLLER, build_server_fleet, link, recorded, script
 from tests.scripted_fleet import ScriptedFleet
+
+ShowBmcEvents = load_check("bmc sel")
 
 LOG = ShowBmcEvents.model_validate({"host": "nas1", "newest": 2})
 SERVICES = "/redfish/v1/Managers/1/LogServices"

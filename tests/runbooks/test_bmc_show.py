@@ -2,7 +2,7 @@ import pytest
 
 from connectors import ipmi, redfish
 from connectors.errors import CommandError, HostError, UnreachableError
-from runbooks.bmc_show import ShowBmc
+from tests.runbooks.declared import load_check
 from tests.runbooks.servers import (
     CONTROLLER,
     RESET,
@@ -13,6 +13,8 @@ from tests.runbooks.servers import (
     script,
 )
 from tests.scripted_fleet import ScriptedFleet
+
+ShowBmc = load_check("bmc show")
 
 SHOW = ShowBmc.model_validate({"host": "nas1"})
 

@@ -14,7 +14,6 @@ from connectors.zfs import ZfsStorage
 from runbooks import Check, load_catalogue
 from runbooks._catalogue import is_own
 from runbooks.abusers_tables import StickTables
-from runbooks.bmc_show import ShowBmc
 from runbooks.bond_check import BondState
 from runbooks.msa_show import ArrayState
 from runbooks.nfs_scheduler_show import ExportState
@@ -23,7 +22,10 @@ from runbooks.ratelimit_check import RateLimitState
 from runbooks.switch_errors import ErrorCounts
 from runbooks.vpn_check import VpnState
 from runbooks.zfs_pools import PoolState
+from tests.runbooks.declared import load_check
 from tests.runbooks.servers import build_server_fleet
+
+ShowBmc = load_check("bmc show")
 
 _BOND = Bond("bond0", "balance-rr", is_up=True, is_monitored=True, members=())
 _LINKS = {"bond0": LinkCounters("bond0", 1500, 0, 0, 0)}
