@@ -100,7 +100,7 @@ class PowerOff(_ControlPower, words="bmc power off", example="nas1"):
 
 
 class PowerCycle(
-    _ControlPower, words="bmc power cycle", also_called=("reboot", "hard reset"), example="nas1"
+    _ControlPower, words="bmc power cycle", also_called=("hard reset",), example="nas1"
 ):
     """Cut the power of a server by its BMC, and power it on again."""
 

@@ -53,7 +53,7 @@ LINES = (
         "set compression of tank/home to lz4 on nas1",
         "zfs set host=nas1 property=compression value=lz4 dataset=tank/home",
     ),
-    ("reboot nas1", "bmc power cycle host=nas1"),
+    ("hard reset of nas1", "bmc power cycle host=nas1"),
     ("power cycle nas1", "bmc power cycle host=nas1"),
     ("power on nas1", "bmc power on host=nas1"),
     ("temperature of nas1", "bmc show host=nas1"),
