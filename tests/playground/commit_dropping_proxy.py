@@ -1,4 +1,4 @@
-"""A proxy in front of PostgreSQL that drops the response to a commit that has been done."""
+"""A proxy in front of PostgreSQL that drops the response to a commit, or to the wait for it."""
 
 import contextlib
 import socket
@@ -8,10 +8,12 @@ from tests.playground.tcp_proxy import CopyTask, TcpProxy, hang_up
 
 # The CommandComplete message of a commit, whichever protocol it was sent by.
 _COMMIT_COMPLETE = b"C\x00\x00\x00\x0bCOMMIT\x00"
+# The result of the statement by which commits that did not wait for the disk become durable.
+_FLUSHED = b"pg_logical_emit_message"
 
 
 class CommitDroppingProxy(TcpProxy):
-    """Passes on everything but the response to a chosen commit; then it hangs up.
+    """Passes on everything but the response to a chosen commit or wait; then it hangs up.
 
     port: of the server. dropped_count: the responses that were dropped so far.
     """
@@ -45,8 +47,8 @@ class CommitDroppingProxy(TcpProxy):
     def _copy_responses(self, client: socket.socket, server: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while data := server.recv(65536):
-                # The server has responded, so the commit is durable by now.
-                if _COMMIT_COMPLETE in data and self._is_chosen():
+                # The server has responded, so it is done by now.
+                if (_COMMIT_COMPLETE in data or _FLUSHED in data) and self._is_chosen():
                     break
                 client.sendall(data)
         hang_up(client)
