@@ -11,11 +11,12 @@ import re
 from typing import Literal
 
 from connectors.agent_list import AGENT_PATTERN, BROWSER_AGENTS, AgentList
-from connectors.command import Hint, Query, Setting, Shell, quote_text
+from connectors.command import Hint, Query, Setting, Shell
 from connectors.errors import ParseError
 from connectors.rows import parse_each
 from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
+from connectors.visible_text import quote_text
 
 _CONTROL = Setting("apache.control", "apachectl", pattern=r"[\w./-]+")
 _NAME = "keyturn-agents.conf"

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from connectors import https, msa_xml, password
-from connectors.command import NO_HOOKS, Answer, ApiCall, RunHooks, quote_text
+from connectors.command import NO_HOOKS, Answer, ApiCall, RunHooks
 from connectors.errors import (
     CommandError,
     HostError,
@@ -30,6 +30,7 @@ from connectors.errors import (
 )
 from connectors.inventory import Host
 from connectors.password import Password
+from connectors.visible_text import quote_text
 
 _LIMITS = https.Limits(seconds=60, max_bytes=4 * 1024 * 1024)
 _CONDITION_STATUSES = (HTTPStatus.PRECONDITION_REQUIRED, HTTPStatus.PRECONDITION_FAILED)

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from connectors.block_settings import VALUES
-from connectors.command import Hint, Query, Shell, quote_text
+from connectors.command import Hint, Query, Shell
 from connectors.errors import CommandError, ParseError
 from connectors.rows import NamedRows, parse_each, parse_named
 from connectors.script import load_script
 from connectors.sudo import RepeatedPattern, SudoRule, WordPattern
+from connectors.visible_text import quote_text
 
 # Kernel names of devices have no slash and no period, so no path leads out of /sys/block.
 DEVICE = r"[A-Za-z][A-Za-z0-9!_-]{0,63}"

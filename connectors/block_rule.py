@@ -7,9 +7,10 @@ import re
 from collections.abc import Mapping
 
 from connectors.block_settings import VALUES
-from connectors.command import Hint, InvisibleCharacterError, Query, Shell, refuse_invisible
+from connectors.command import Hint, Query, Shell
 from connectors.script import load_script
 from connectors.sudo import SudoRule, WordPattern
+from connectors.visible_text import InvisibleCharacterError, refuse_invisible
 
 _FOLDER = "/etc/udev/rules.d"
 _HEADER = "# Written by Keyturn, which replaces this file: change it by `nfs scheduler set`."

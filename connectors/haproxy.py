@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network, ip_network
 
-from connectors.command import Hint, Query, QueryRunner, Setting, Shell, quote_text
+from connectors.command import Hint, Query, QueryRunner, Setting, Shell
 from connectors.errors import CommandError, ParseError
 from connectors.haproxy_peers import Peer, parse_peers
 from connectors.script import load_script
@@ -32,6 +32,7 @@ from connectors.stick_table import (
     parse_table,
 )
 from connectors.sudo import SudoRule
+from connectors.visible_text import quote_text
 
 # Without UNIX-CONNECT socat would open any file, and write to it. socat splits addresses at
 # commas, exclamation marks and colons.

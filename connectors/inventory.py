@@ -28,10 +28,9 @@ from connectors.command import (
     SnmpSet,
     SnmpWalk,
     SwitchLines,
-    quote_text,
-    refuse_invisible,
 )
 from connectors.errors import SetupError, UnknownHostError
+from connectors.visible_text import quote_text, refuse_invisible
 
 _NAME = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _ADDRESS = r"^[A-Za-z0-9][A-Za-z0-9.:-]*$"

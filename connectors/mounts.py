@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, Field, ValidationError
 
-from connectors.command import Hint, Query, Shell, refuse_invisible
+from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each
 from connectors.sudo import SudoRule
+from connectors.visible_text import refuse_invisible
 
 _NO_EXPORTFS = Hint(
     r"exportfs.*(not found|No such file)",

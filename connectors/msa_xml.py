@@ -11,9 +11,9 @@ from xml.etree.ElementTree import ParseError as XmlError
 
 from defusedxml import DefusedXmlException, ElementTree
 
-from connectors.command import quote_text
 from connectors.errors import CommandError, ParseError
 from connectors.rows import Rows, parse_each
+from connectors.visible_text import quote_text
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from connectors.command import InvisibleCharacterError, refuse_invisible
 from connectors.errors import SetupError
 from connectors.permissions import find_other_owner
+from connectors.visible_text import InvisibleCharacterError, refuse_invisible
 
 
 @dataclass(frozen=True)

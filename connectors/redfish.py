@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from connectors.command import ApiCall, Query, quote_text
+from connectors.command import ApiCall, Query
 from connectors.errors import ParseError
 from connectors.machine import (
     POWER_SECONDS,
@@ -21,6 +21,7 @@ from connectors.machine import (
     PowerAction,
     Sensor,
 )
+from connectors.visible_text import quote_text
 
 ROOT = "/redfish/v1/"
 # The values of ResetType for each action, the best first.

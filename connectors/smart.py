@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from connectors.command import Hint, Query, Shell, quote_text
+from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each
 from connectors.sudo import SudoRule, WordPattern
+from connectors.visible_text import quote_text
 
 _HINTS = (Hint(r"Permission denied", "smartctl requires root: add the login's sudo rule"),)
 # A disk that sleeps is not woken up.

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 
 from connectors.amounts import format_duration
-from connectors.command import quote_text
 from connectors.errors import CommandError, ParseError
 from connectors.rows import Rows, parse_each
+from connectors.visible_text import quote_text
 
 Key = IPv4Address | IPv6Address | str
 

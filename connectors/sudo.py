@@ -22,8 +22,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from connectors.command import Setting, refuse_invisible
+from connectors.command import Setting
 from connectors.script import Script
+from connectors.visible_text import refuse_invisible
 
 # Syntax with the same meaning in POSIX extended and in Python's regular expressions, without
 # blanks.

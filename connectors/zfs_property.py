@@ -10,9 +10,10 @@ from ipaddress import ip_network
 from typing import Literal, get_args
 
 from connectors.amounts import format_size
-from connectors.command import Hint, Query, Shell, quote_text
+from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.sudo import SudoRule, WordPattern
+from connectors.visible_text import quote_text
 from connectors.zpool import DATASET, OUT_OF_REACH, parse_size
 
 PropertyName = Literal["sync", "compression", "sharenfs", "atime", "quota", "refquota"]

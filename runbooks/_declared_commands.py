@@ -14,10 +14,11 @@ from functools import lru_cache
 from types import ModuleType
 from typing import Any, cast, get_origin, get_type_hints
 
-from connectors.command import Query, Shell, Word, refuse_invisible
+from connectors.command import Query, Shell, Word
 from connectors.errors import ParseError
 from connectors.script import Script
 from connectors.sudo import ADDRESS, RuleWord, SudoRule, WordPattern, make_range_pattern
+from connectors.visible_text import refuse_invisible
 from runbooks._declared_format import CommandPart
 from runbooks._declared_parsers import compile_pattern
 

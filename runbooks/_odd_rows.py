@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import Any, Literal, TypeVar, cast, get_origin
 
 from connectors.amounts import format_count
-from connectors.command import Query, QueryRunner, quote_text
+from connectors.command import Query, QueryRunner
 from connectors.rows import OddRow, list_odd_rows
+from connectors.visible_text import quote_text
 from runbooks._plan import Plan, Refused, Report
 from runbooks._runbook import Change, Runbook
 

@@ -32,8 +32,9 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from connectors.command import InvisibleCharacterError, QueryRunner, refuse_invisible
+from connectors.command import QueryRunner
 from connectors.probation import Probation
+from connectors.visible_text import InvisibleCharacterError, refuse_invisible
 from runbooks._plan import Leg, Plan, Report
 
 State = TypeVar("State")

@@ -26,7 +26,7 @@ from bot.model.run import RUN_STATUSES, RequestTerms
 from bot.model.times import parse_time_zone
 from bot.policy import Policy
 from bot.signing.sshsig import MAX_LENGTH
-from connectors.command import quote_text, refuse_invisible
+from connectors.visible_text import quote_text, refuse_invisible
 from runbooks import AnyRunbook, load_catalogue
 
 RunId = Annotated[

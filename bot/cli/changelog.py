@@ -45,7 +45,7 @@ from bot.cli.terminal import (
     print_table,
     time_options,
 )
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 if TYPE_CHECKING:
     from bot.audit.change_log import Entry

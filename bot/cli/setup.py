@@ -8,7 +8,7 @@ from bot.cli.context import NOT_FOUND, exit_on_errors, exit_with_error, wants_js
 from bot.cli.environment import open_database, read_settings
 from bot.cli.options import json_option
 from bot.cli.terminal import print_json, print_result, write_output
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 
 @click.command("runbooks")

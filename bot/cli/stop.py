@@ -11,7 +11,7 @@ from bot.cli.context import (
 )
 from bot.cli.options import acting_person_option, pass_environment, reason_option
 from bot.cli.terminal import print_result
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 _REASON_OPTION = reason_option(required=True)
 

@@ -27,7 +27,7 @@ from bot.queries.folded_runs import fold_runs
 from bot.queries.policy_result import bind_policy_result
 from bot.queries.undo import describe_changes_since
 from bot.workflow.context import WorkflowContext
-from connectors.command import Command, Query, quote_text
+from connectors.command import Command, Query
 from connectors.probation import (
     DEVICE,
     DRILL,
@@ -37,6 +37,7 @@ from connectors.probation import (
     find_kept_change,
     query_probation,
 )
+from connectors.visible_text import quote_text
 from runbooks import (
     AnyRunbook,
     Change,

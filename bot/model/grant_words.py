@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from bot.model import request_form
 from bot.model.request_form import RequestSyntaxError
 from bot.model.times import InvalidTimeError, parse_deadline
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 DELEGATION_SYNTAX = "delegate to PERSON until TIME [for AREA]"
 GRANT_SYNTAX = "grant PERSON RUNBOOK HOSTS [field=pattern …] N an hour until TIME"

@@ -9,7 +9,7 @@ import re
 import unicodedata
 
 from bot.model.errors import InvalidRequestError
-from connectors.command import InvisibleCharacterError, refuse_invisible
+from connectors.visible_text import InvisibleCharacterError, refuse_invisible
 
 _JOINER_PATTERN = re.compile("[\u200c\u200d]")  # ZERO WIDTH NON-JOINER and ZERO WIDTH JOINER
 # The flags of England, Scotland and Wales. https://www.unicode.org/reports/tr51/#Emoji_Tag_Sequences

@@ -9,13 +9,8 @@ from typing import TypeAlias
 
 from bot.model.plain_text import check_printable
 from bot.model.times import SECOND
-from connectors.command import (
-    ApiCall,
-    Command,
-    InvisibleCharacterError,
-    Shell,
-    SwitchLines,
-)
+from connectors.command import ApiCall, Command, Shell, SwitchLines
+from connectors.visible_text import InvisibleCharacterError
 
 Line: TypeAlias = tuple[str, str]
 

@@ -10,8 +10,8 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from bot.model import host_patterns
-from connectors.command import quote_text
 from connectors.errors import DomainError
+from connectors.visible_text import quote_text
 from runbooks import AnyRunbook, list_pending_words, load_catalogue
 
 # Messages by pydantic's error type; braces contain values of its error context.

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from bot.model import request_form
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Run, State
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 from runbooks import AnyRunbook, load_catalogue
 
 # Their plans are not current any more, or the requester wants a newer one.

@@ -22,7 +22,7 @@ from bot.model.canonical import Canonical
 from bot.model.errors import InvalidRequestError
 from bot.model.text import format_count
 from bot.model.times import HOUR, MINUTE, SECOND
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 _CRON_MACROS = {
     "@hourly": "0 * * * *",

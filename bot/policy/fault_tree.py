@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from bot.policy.tree_condition import parse_condition
-from connectors.command import refuse_invisible
+from connectors.visible_text import refuse_invisible
 from runbooks import Leg
 
 GateKind = Literal["any", "all", "at-least"]

@@ -16,8 +16,8 @@ from pydantic import (
 
 from bot.model.plain_text import check_printable
 from bot.signing.sshsig import PublicKey, SignatureError, parse_public_key
-from connectors.command import refuse_invisible
 from connectors.inventory import Name
+from connectors.visible_text import refuse_invisible
 
 Text = Annotated[str, Field(min_length=1, max_length=120), AfterValidator(check_printable)]
 

@@ -47,9 +47,9 @@ from bot.slack.run_forms import PendingPlan, create_pending_plan
 from bot.slack.run_message import render_card
 from bot.slack.suggestions import render_not_understood
 from bot.slack.thread_commands import ThreadCommands
-from connectors.command import quote_text
 from connectors.errors import DomainError, UnknownHostError
 from connectors.inventory import Inventory
+from connectors.visible_text import quote_text
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 

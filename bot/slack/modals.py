@@ -48,7 +48,7 @@ from bot.slack.payloads import ViewState
 from bot.slack.replies import COMMAND, get_runbook_purpose
 from bot.slack.run_forms import PendingPlan, create_pending_plan
 from bot.slack.views import Views, render_notice
-from connectors.command import InvisibleCharacterError, quote_text
+from connectors.visible_text import InvisibleCharacterError, quote_text
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 

@@ -31,7 +31,7 @@ from bot.web.run_filter import (
 from bot.web.runs import FILE_FORMATS, build_download
 from bot.web.templating import render_page
 from bot.web.visit import IdPath, Visit
-from connectors.command import InvisibleCharacterError, refuse_invisible
+from connectors.visible_text import InvisibleCharacterError, refuse_invisible
 
 router = APIRouter()
 

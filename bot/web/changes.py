@@ -14,7 +14,7 @@ from bot.model.run import Decision
 from bot.model.run_states import RUN_STATUS_DISPLAYS, StatusDisplay, Tone
 from bot.model.times import InvalidTimeError
 from bot.web.visit import Visit
-from connectors.command import InvisibleCharacterError, refuse_invisible
+from connectors.visible_text import InvisibleCharacterError, refuse_invisible
 
 router = APIRouter()
 

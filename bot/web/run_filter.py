@@ -17,7 +17,7 @@ from bot.model.run_states import (
 )
 from bot.model.times import InvalidTimeError, parse_earliest_time, parse_latest_time
 from bot.policy import Policy
-from connectors.command import InvisibleCharacterError, refuse_invisible
+from connectors.visible_text import InvisibleCharacterError, refuse_invisible
 from runbooks import load_catalogue
 
 FILTER_NAMES = FILTERS

@@ -32,7 +32,7 @@ from bot.web.run_filter import (
 )
 from bot.web.templating import render_page
 from bot.web.visit import IdPath, Visit
-from connectors.command import InvisibleCharacterError
+from connectors.visible_text import InvisibleCharacterError
 
 router = APIRouter()
 

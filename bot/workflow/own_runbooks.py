@@ -7,7 +7,7 @@ from bot.queries import own_runbooks
 from bot.queries.own_runbooks import OwnRunbookState
 from bot.workflow.context import WorkflowContext
 from bot.workflow.stopping import check_order_allowed
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 from runbooks import OwnRunbookError
 
 

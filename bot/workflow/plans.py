@@ -30,7 +30,7 @@ from bot.workflow.requests import (
 )
 from bot.workflow.sequences import request_sequence_again
 from bot.workflow.submit_plan import move_to_approval, record_plan
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 
 def request_plan(

@@ -18,7 +18,7 @@ from bot.queries.questions import (
 from bot.workflow.approvals import check_is_pending, get_decision_refusal
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import SENSITIVE_REQUEST_MESSAGE
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 _MAX_LENGTH = 1000
 

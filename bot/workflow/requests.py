@@ -42,8 +42,8 @@ from bot.queries.approval_count import get_ruling
 from bot.workflow import agent_limits, rate_limit
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_if_stopped, end_run
-from connectors.command import InvisibleCharacterError, refuse_invisible
 from connectors.errors import UnknownHostError
+from connectors.visible_text import InvisibleCharacterError, refuse_invisible
 from runbooks import AnyRunbook
 from runbooks._catalogue import get_kind
 

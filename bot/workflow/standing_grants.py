@@ -22,7 +22,7 @@ from bot.policy import Policy, PolicyRequest, Ruling
 from bot.queries.standing_grants import find_grant, get_grant_obstacle
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import shorten_reason
-from connectors.command import InvisibleCharacterError, quote_text, refuse_invisible
+from connectors.visible_text import InvisibleCharacterError, quote_text, refuse_invisible
 from runbooks import AnyRunbook
 from runbooks._catalogue import get_kind
 

@@ -10,7 +10,7 @@ from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed,
 from bot.model.plain_text import check_line
 from bot.model.times import DAY
 from bot.workflow.context import WorkflowContext
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 _MAX_NAME_LENGTH = 60
 _MAX_TOKENS = 50

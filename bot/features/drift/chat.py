@@ -34,7 +34,7 @@ from bot.slack.blocks import (
 from bot.slack.features import AnswerCommand, ChatFeatures, ChatWords
 from bot.slack.parsing import TypedCommand, parse_number, split_ticket
 from bot.slack.run_notices import NoticeContext, RunNotice
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 _MAX_LISTED, _MAX_ALERTED, _MAX_CANDIDATES = 20, 5, 15
 _USAGE = f"{replies.COMMAND} drift"

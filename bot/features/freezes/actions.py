@@ -16,7 +16,7 @@ from bot.policy.freezes import HostPart
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import shorten_reason
 from bot.workflow.stopping import check_stop_reason
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 LONGEST_DAYS = 14
 _LONGEST = LONGEST_DAYS * DAY

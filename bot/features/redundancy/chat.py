@@ -22,7 +22,7 @@ from bot.slack.blocks import (
 )
 from bot.slack.features import AnswerCommand, ChatWords
 from bot.slack.parsing import TypedCommand
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 # Slack shows a block of so many characters at most.
 _MAX_OUTLINE = 2800

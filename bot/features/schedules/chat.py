@@ -26,7 +26,7 @@ from bot.slack.blocks import (
 )
 from bot.slack.features import AnswerCommand, ChatFeatures, ChatWords, HomeSection
 from bot.slack.parsing import TypedCommand, parse_number
-from connectors.command import quote_text
+from connectors.visible_text import quote_text
 
 _MAX_FIRES = 5
 _MAX_LISTED = 30

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from bot.model.plain_text import check_printable, join_to_one_line
 from bot.model.text import escape_control
-from connectors.command import InvisibleCharacterError, quote_text, refuse_invisible
+from connectors.visible_text import InvisibleCharacterError, quote_text, refuse_invisible
 
 FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
 SCOTLAND = "\U0001f3f4\U000e0067\U000e0062\U000e0073\U000e0063\U000e0074\U000e007f"
