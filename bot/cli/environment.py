@@ -70,16 +70,29 @@ def check_own_runbooks(settings: "Settings") -> None:
 def _list_enabled_modules(digests: "Mapping[str, str]") -> "Collection[str]":
     """Return which own runbooks are enabled; none where the signed log cannot be checked.
 
-    On the machine of an author of runbooks, without Keyturn's keys, these are all if they asked.
+    If their author asked, all are on a machine without Keyturn's keys. With the keys, pages are,
+    of which nothing is executed.
     """
+    settings = read_settings()
+    context = click.get_current_context(silent=True)
+    is_author = context is not None and bool(context.meta.get(EXECUTES_ALL))
+    if not has_signing_key(settings):
+        return digests if is_author else ()
+    confirmed = _list_confirmed_modules(settings, digests)
+    if not is_author:
+        return confirmed
+    from runbooks import read_own_files
+
+    return {*confirmed, *(file.module for file in read_own_files() if file.is_page)}
+
+
+def _list_confirmed_modules(
+    settings: "Settings", digests: "Mapping[str, str]"
+) -> "Collection[str]":
     from bot.db.database import Database, StoreUnavailable
     from bot.model import signing
     from bot.queries.own_runbooks import list_enabled_modules
 
-    settings = read_settings()
-    if not has_signing_key(settings):
-        context = click.get_current_context(silent=True)
-        return digests if context is not None and context.meta.get(EXECUTES_ALL) else ()
     if not ENVIRONMENT.has_database():
         return ()
     try:

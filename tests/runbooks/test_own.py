@@ -14,6 +14,7 @@ import pytest
 from bot.model.signing import create_signing_key, load_signing_key
 from tests.cli_process import run_command
 from tests.policies import write_policy
+from tests.runbooks.pages import CHANGE
 
 _DIALECT = """
 from connectors.command import Query, Shell
@@ -478,6 +479,20 @@ def test_hosts_are_checked_with_a_broken_custom_runbook(
     assert result.returncode == 1
     assert "not checked for your own runbooks: " in result.stderr
     assert "greeting_show.py: line 1: invalid syntax" in result.stderr
+
+
+def test_author_lints_a_page_where_the_keys_are_and_no_class(
+    custom_directory: Path, keyturn: Keyturn, tmp_path: Path
+):
+    """A page is data, so nothing of it is executed before it is enabled."""
+    (custom_directory / "connectors" / "greeting.py").unlink()
+    _write(custom_directory / "runbooks" / "swappiness_set.yaml", CHANGE)
+    _install(keyturn, tmp_path)
+    linted = keyturn("runbook", "lint", "swappiness", "set")
+    assert (linted.returncode, linted.stdout) == (0, "No problems in 1 runbooks.\n")
+    refused = keyturn("runbook", "lint", "greeting", "show")
+    assert (refused.returncode, "not enabled" in refused.stderr) == (4, True)
+    assert "swappiness set" not in _list_runbooks(keyturn("runbooks", "--json"))
 
 
 def test_commands_without_runbooks_work_with_a_broken_custom_runbook(
