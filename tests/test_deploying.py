@@ -13,8 +13,10 @@ from bot.__main__ import main
 from bot.settings import Settings
 
 ROOT = Path(__file__).parents[1]
-COMPOSE: dict[str, Any] = YAML(typ="safe").load(ROOT / "compose.yaml")
-CLUSTER: list[dict[str, Any]] = list(YAML(typ="safe").load_all(ROOT / "docs" / "kubernetes.yaml"))
+COMPOSE: dict[str, Any] = YAML(typ="safe", pure=True).load(ROOT / "compose.yaml")
+CLUSTER: list[dict[str, Any]] = list(
+    YAML(typ="safe", pure=True).load_all(ROOT / "docs" / "kubernetes.yaml")
+)
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 OURS = {name: one for name, one in COMPOSE["services"].items() if name != "postgres"}
 PODS = {

@@ -83,7 +83,7 @@ def list_pending_hosts(directory: Path) -> dict[str, PendingHost]:
     if not file.exists():
         return {}
     try:
-        return _PENDING_HOSTS_ADAPTER.validate_python(YAML(typ="safe").load(file) or {})
+        return _PENDING_HOSTS_ADAPTER.validate_python(YAML(typ="safe", pure=True).load(file) or {})
     except (ValidationError, ValueError, YAMLError) as error:
         raise HostNotConfirmedError(
             f"{file} is invalid: delete it and enrol its hosts again ({error})"
@@ -130,7 +130,7 @@ def _insert_host(text: str, name: str, fields: Mapping[str, Any], comment: str) 
     comments that follow the last host, which may belong to the next key.
     """
     line, indent = _find_place(text)
-    wanted: Any = YAML(typ="safe").load(text)
+    wanted: Any = YAML(typ="safe", pure=True).load(text)
     wanted["hosts"] = {**(wanted.get("hosts") or {}), name: dict(fields)}
     entry = _dump_yaml({name: dict(fields)}).splitlines()
     lines = text.splitlines()
@@ -149,7 +149,7 @@ def _insert_host(text: str, name: str, fields: Mapping[str, Any], comment: str) 
 
 def _is_same_yaml(text: str, data: object) -> bool:
     try:
-        return YAML(typ="safe").load(text) == data
+        return YAML(typ="safe", pure=True).load(text) == data
     except YAMLError:
         return False
 

@@ -133,8 +133,11 @@ class SlackCommands:
             "who": self._show_owners,
             replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
-        for words in features.words:
-            self._handlers |= words.build_handlers(service, database)
+        added = [words.build_handlers(service, database) for words in features.words]
+        # None of them begins a sentence, as `stop` does.
+        self._words_of_features = frozenset(word for handlers in added for word in handlers)
+        for handlers in added:
+            self._handlers |= handlers
 
     @property
     def command_words(self) -> Sequence[str]:
@@ -236,6 +239,8 @@ class SlackCommands:
         """Return whether a text is one of the commands, and not a sentence: `stop nginx`."""
         if command.word not in self._handlers:
             return False
+        if command.word in self._words_of_features:
+            return True
         first = (command.rest.split() or [""])[0].lower()
         people = command.policy.organisation.people
         is_about = first.removeprefix("@") in people or parsing.parse_number(first) is not None

@@ -86,7 +86,7 @@ def _split_address(address: str) -> SplitResult:
 def list_scopes() -> Mapping[str, Sequence[str]]:
     """Return all scopes of the app by kind: "bot", and its subset "bot_optional"."""
     text = format_manifest(find_lost=True)
-    manifest = cast("dict[str, Any]", YAML(typ="safe").load(text))
+    manifest = cast("dict[str, Any]", YAML(typ="safe", pure=True).load(text))
     return manifest["oauth_config"]["scopes"]
 
 

@@ -27,6 +27,9 @@ def build_duties(**duties: Duty) -> PolicyFacts:
     )
 
 
+_OF_FREEZES = "bot.features.freezes.facts"
+
+
 class KnownPolicy(PolicyDirectory):
     """A policy directory with facts that are looked up each time, if there are any.
 
@@ -42,13 +45,13 @@ class KnownPolicy(PolicyDirectory):
         super().__init__(policies.path)
         # Each look at this clock is three seconds later, so nothing is cached.
         ticks = iter(range(0, 10**9, 3)).__next__
-        self._policies = policies
-        self._known = PolicyWithFacts(policies, database, facts, clock=ticks)
+        others = [one for one in facts if one.apply.__module__ != _OF_FREEZES]
+        self._with_freezes = PolicyWithFacts(policies, database, facts, clock=ticks)
+        self._without_freezes = PolicyWithFacts(policies, database, others, clock=ticks)
 
     def get_policy(self) -> Policy:
-        policy = self._policies.get_policy()
-        has_facts = self.has_ordered_freezes or policy.calendars
-        return self._known.get_policy() if has_facts else policy
+        known = self._with_freezes if self.has_ordered_freezes else self._without_freezes
+        return known.get_policy()
 
 
 def with_facts(policies: PolicyDirectory, database: Database, *facts: PolicyFacts) -> KnownPolicy:

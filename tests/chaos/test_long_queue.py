@@ -137,7 +137,7 @@ def queue(tmp_path: Path) -> Generator[LongQueue]:
 def _create_large_policy(directory: Path) -> PolicyDirectory:
     """Write a policy with many people, who may change their own hosts, and many hosts."""
     policies = write_policy(directory)
-    yaml = YAML(typ="safe")
+    yaml = YAML(typ="safe", pure=True)
     people = yaml.load(directory / "people.yaml")
     areas = yaml.load(directory / "areas.yaml")
     inventory = yaml.load(directory / "inventory.yaml")

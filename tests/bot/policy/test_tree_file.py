@@ -30,7 +30,7 @@ events:
 
 
 def parse_tree(text: str) -> TreeModel:
-    return TreeModel.model_validate(YAML(typ="safe").load(text))
+    return TreeModel.model_validate(YAML(typ="safe", pure=True).load(text))
 
 
 def link(name: str = "shop", **texts: str) -> FaultTree:
