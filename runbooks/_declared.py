@@ -609,6 +609,11 @@ class _Builder:
 
         def make_query(values: Values) -> Query[Any]:
             filled = tuple(word.fill(values.raw) for word in words)
+            # A value could be what makes a command write, as in `sysctl NAME=VALUE`.
+            try:
+                refuse_change(filled)
+            except ValueError as error:
+                raise ParseError(str(error)) from None
             return Query(Shell(filled, root=part.root), parse, statuses)
 
         return make_query, None, type_

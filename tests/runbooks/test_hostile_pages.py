@@ -216,6 +216,27 @@ def test_output_of_the_host_cannot_become_another_word():
         change.plan("on; reboot")
 
 
+@pytest.mark.parametrize(
+    ("program", "words", "typed"),
+    [
+        ("sysctl", '-n, "{name}"', "vm.swappiness=0"),
+        ("postconf", '"{name}"', "mynetworks=0.0.0.0/0"),
+    ],
+)
+def test_value_cannot_make_a_reading_write(program: str, words: str, typed: str):
+    """A check needs no approval, so what it reads with is looked at again with its values."""
+    text = change_text(CHANGE, "fields:\n", "fields:\n  name: {pattern: '[a-z0-9./=]+'}\n")
+    text = change_text(text, "examples: [web1 10]", "examples: [web1 a 10]")
+    text = change_text(
+        text, _READ, f"now: {{run: [{program}, {words}], as: number, least: 0, most: 9}}"
+    )
+    runbook = load_change_page(text)
+    fleet = ScriptedFleet({})
+    change = runbook.model_validate({"host": "web1", "name": typed, "value": 10})
+    with pytest.raises(ParseError, match="only reads"):
+        change.read(fleet.run_query)
+
+
 def test_page_is_not_executed_when_it_is_loaded(tmp_path: Path):
     mark = tmp_path / "mark"
     with pytest.raises(PageError):
