@@ -535,9 +535,10 @@ class RequestForms:
 
     def _list_requestable_words(self, host: str, person: str) -> Collection[str]:
         """Return the words of the runbooks that this person may request on a host; "": on any."""
-        with self._database.reading() as tx:
+        policy = self._policies.get_policy()
+        with self._database.reading(policy.get_view_rights(person)) as tx:
             now = tx.now
-        found = self._requestable.get_hosts(self._policies.get_policy(), person, now=now)
+        found = self._requestable.get_hosts(policy, person, now=now)
         return {words for words, hosts in found.items() if not host or host in hosts}
 
     def _list_hosts(self, runbook: type[AnyRunbook] | None, person: str) -> Sequence[str]:

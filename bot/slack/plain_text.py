@@ -19,7 +19,7 @@ class PlainTextAnswers:
     ) -> Message | None:
         """Return what a text can mean; None if nothing fits. notice: why it was not requested."""
         typed = typed_text.find_reason_slip()
-        with self._database.reading() as tx:
+        with self._database.reading(policy.get_view_rights(person)) as tx:
             now = tx.now
         found = suggest_requests(
             policy,
