@@ -243,6 +243,7 @@ def _check_cosigners(
         return
     with closing(Witnesses(database, addresses)) as cosigners:
         cosigners.publish_newest(size)
+        cosigners.wait_for_answers()
         signed = f"cosigned {format_count(size, 'entry', plural='entries')}"
         for state in cosigners.list_states():
             about = f"witness {state.name}"

@@ -94,11 +94,12 @@ async def test_without_redaction_messages_to_slack_hold_a_canary(plain_harness: 
     assert traces(await _read_slack_bodies(plain_harness))
 
 
-def test_no_command_takes_a_secret_as_argument_and_only_one_program_is_started():
+def test_no_command_takes_a_secret_as_argument_and_few_programs_are_started():
     """Everybody on a machine can read those: so no command takes one, and we start no program.
 
-    But for the one that expands calendars, which reads its input and takes no argument, and
-    `ssh-keygen`, which `keyturn sign` has sign a file with a person's own key.
+    But for the one that expands calendars, which reads its input and takes no argument;
+    `ssh-keygen`, which `keyturn sign` has sign a file with a person's own key; and the command
+    that a person types behind `keyturn runbook new --from`.
     """
     named = [
         f"{path} {option}"
@@ -114,7 +115,11 @@ def test_no_command_takes_a_secret_as_argument_and_only_one_program_is_started()
         for file in sorted((ROOT / folder).rglob("*.py"))
         if STARTERS & _list_imports(file)
     ]
-    assert started == ["bot/cli/signing.py", "bot/features/oncall/calendar_shifts.py"]
+    assert started == [
+        "bot/cli/own_runbooks.py",
+        "bot/cli/signing.py",
+        "bot/features/oncall/calendar_shifts.py",
+    ]
 
 
 def test_subprocess_import_is_detected_by_the_test(tmp_path: Path):
