@@ -554,7 +554,7 @@ class SlackListeners:
         await ack()
 
     async def _answer_read_button(self, click: ButtonClick) -> None:
-        if click.value.split()[:1][0] not in READING_WORDS:
+        if click.value.partition(" ")[0] not in READING_WORDS:
             raise TooLate("This button is out of date: type /keyturn help.")
         message = payloads.Mention(click.account, click.channel, click.thread, click.value)
         answer = await self._answer_text(message)
