@@ -119,12 +119,19 @@ class Freeze(BaseModel):
         )
 
 
+@dataclass(frozen=True)
+class FreezeOrder:
+    """Who ordered a freeze, and why."""
+
+    number: int
+    person: str
+    reason: str
+
+
 class OrderedFreeze(Freeze):
     """A freeze that a person ordered, and which is not in freezes.yaml. Its zone is UTC."""
 
-    number: int
-    ordered_by: str
-    reason: str
+    order: FreezeOrder
 
 
 @dataclass(frozen=True)
@@ -149,7 +156,7 @@ class FreezePeriod:
     is_active: bool
     recurrence: str = ""
     exceptions: Sequence[str] = ()
-    ordered: OrderedFreeze | None = None
+    order: FreezeOrder | None = None
     """None if freezes.yaml has it."""
 
     @property
@@ -194,7 +201,7 @@ class FreezeList(BaseModel):
                 is_active=period[0] <= now,
                 recurrence=freeze.recurrence,
                 exceptions=freeze.but,
-                ordered=freeze if isinstance(freeze, OrderedFreeze) else None,
+                order=freeze.order if isinstance(freeze, OrderedFreeze) else None,
             )
             for freeze in self.freezes
             if (period := freeze.get_current_or_next_period(now))

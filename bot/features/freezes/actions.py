@@ -43,7 +43,8 @@ class FreezeActions:
         policy, reason = self._context.policies.get_policy(), check_stop_reason(reason)
         parts = host_patterns.split_host_parts(what.lower())
         areas, hosts = _resolve_parts(policy, parts)
-        self._check_allowed(policy, areas, join_names(parts), person=person, reason=reason)
+        refusal = get_refusal(policy, areas, person=person)
+        self._check_allowed(refusal, join_names(parts), person=person, reason=reason)
         with self._context.database.transaction() as tx:
             if not tx.now < until <= tx.now + _LONGEST:
                 raise InvalidRequestError(
@@ -74,8 +75,8 @@ class FreezeActions:
         policy, reason = self._context.policies.get_policy(), shorten_reason(reason)
         with self._context.database.reading() as tx:
             row = rows.get_active(tx, number)
-        if row.person != person or policy.find_person(person) is None:
-            self._check_allowed(policy, row.areas, row.what, person=person, reason=reason)
+        refusal = get_end_refusal(policy, row, person=person)
+        self._check_allowed(refusal, row.what, person=person, reason=reason)
         with self._context.database.transaction() as tx:
             if not rows.end_freeze(tx, number):
                 raise rows.NoSuchFreezeError(number)
@@ -90,10 +91,8 @@ class FreezeActions:
             change_log.append_entry(tx, ended, person=person)
         return row
 
-    def _check_allowed(
-        self, policy: Policy, areas: Sequence[str], what: str, *, person: str, reason: str
-    ) -> None:
-        refusal = get_refusal(policy, areas, person=person)
+    def _check_allowed(self, refusal: str, what: str, *, person: str, reason: str) -> None:
+        """Log a refusal, and raise NotAllowed with it."""
         if not refusal:
             return
         with self._context.database.transaction() as tx:
@@ -104,7 +103,7 @@ class FreezeActions:
 
 
 def get_refusal(policy: Policy, areas: Sequence[str], *, person: str) -> str:
-    """Return why a person may not freeze these areas, or end such a freeze; "" if they may."""
+    """Return why a person may not freeze these areas; "" if they may."""
     if policy.find_person(person) is None:
         return f"{person} is not in the policy"
     known = policy.organisation.areas
@@ -119,6 +118,11 @@ def get_refusal(policy: Policy, areas: Sequence[str], *, person: str) -> str:
     )
 
 
+def get_end_refusal(policy: Policy, row: FreezeRow, *, person: str) -> str:
+    """Return why a person may not end a freeze; "" for those who may order it, and who did."""
+    return get_refusal(policy, () if row.person == person else row.areas, person=person)
+
+
 def _resolve_parts(policy: Policy, parts: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
     """Return the areas of what was typed, and the hosts; no hosts if areas were named."""
     known = policy.organisation.areas
@@ -126,9 +130,11 @@ def _resolve_parts(policy: Policy, parts: Sequence[str]) -> tuple[Sequence[str],
         return sorted(known), ()
     if all(part in known and part not in policy.inventory.hosts for part in parts):
         return sorted(set(parts)), ()
+    if len(parts) > _MAX_PARTS:
+        raise InvalidRequestError(f"name at most {_MAX_PARTS} hosts, or a pattern such as web*")
     tags = {host.name: host.tags for host in policy.inventory}
     areas: set[str] = set()
-    for part in parts[:_MAX_PARTS]:
+    for part in parts:
         try:
             matching = host_patterns.resolve_host_part(_HOST_PART.validate_python(part), tags)
         except ValidationError:
@@ -139,6 +145,4 @@ def _resolve_parts(policy: Policy, parts: Sequence[str]) -> tuple[Sequence[str],
                 f"or areas: {', '.join(sorted(known))}"
             )
         areas |= {policy.get_area(host).name for host in matching}
-    if len(parts) > _MAX_PARTS:
-        raise InvalidRequestError(f"name at most {_MAX_PARTS} hosts, or a pattern such as web*")
     return sorted(areas), parts

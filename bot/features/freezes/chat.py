@@ -150,7 +150,7 @@ def _render_freeze(
     policy: Policy, freeze: Freeze, *, ends_at: datetime, begins_at: datetime | None = None
 ) -> list[Inline]:
     where = [policy.organisation.areas[name].title for name in freeze.areas] or ["every area"]
-    number = f"{freeze.number} " if isinstance(freeze, OrderedFreeze) else ""
+    number = f"{freeze.order.number} " if isinstance(freeze, OrderedFreeze) else ""
     parts = [number, bold(freeze.name), f": {', '.join(freeze.hosts or where)}, "]
     parts += ["from ", date_element(begins_at), " "] if begins_at else []
     parts += ["until ", date_element(ends_at)]

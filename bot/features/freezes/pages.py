@@ -5,11 +5,10 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
-from bot.features.freezes.actions import LONGEST_DAYS, FreezeActions, get_refusal
+from bot.features.freezes import rows
+from bot.features.freezes.actions import LONGEST_DAYS, FreezeActions, get_end_refusal, get_refusal
 from bot.features.freezes.facts import apply_freezes
 from bot.model.times import DEADLINE_EXAMPLES, parse_deadline, to_datetime, to_microseconds
-from bot.policy import Policy
-from bot.policy.freezes import FreezePeriod
 from bot.web.pages import PageLink, Pages
 from bot.web.templating import get_reader_zone
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
@@ -51,6 +50,11 @@ def _render_page(
     person = visit.person
     with visit.read_viewable() as tx:
         policy, now = apply_freezes(tx, visit.policy), to_datetime(tx.now)
+        endable = {
+            one.id
+            for one in rows.list_active(tx)
+            if not get_end_refusal(policy, one, person=person)
+        }
     return visit.render(
         "freezes/freezes.html",
         refusal=refusal,
@@ -60,7 +64,7 @@ def _render_page(
             (
                 one,
                 *map(to_microseconds, (one.begins_at, one.ends_at)),
-                _can_end(policy, one, person),
+                one.order is not None and one.order.number in endable,
             )
             for one in policy.list_freeze_periods(now)
         ],
@@ -69,13 +73,6 @@ def _render_page(
         ),
         deadline_examples=DEADLINE_EXAMPLES,
         longest_days=LONGEST_DAYS,
-    )
-
-
-def _can_end(policy: Policy, period: FreezePeriod, person: str) -> bool:
-    ordered = period.ordered
-    return ordered is not None and (
-        ordered.ordered_by == person or not get_refusal(policy, ordered.areas, person=person)
     )
 
 

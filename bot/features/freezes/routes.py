@@ -32,16 +32,16 @@ class ListedFreezeOut(schemas.OutputModel):
 
     @classmethod
     def from_period(cls, period: FreezePeriod) -> "ListedFreezeOut":
-        ordered = period.ordered
+        order = period.order
         return cls(
-            id=ordered.number if ordered else None,
+            id=order.number if order else None,
             name=period.name,
             active=period.is_active,
             begins_at=period.begins_at,
             ends_at=period.ends_at,
             sentence=period.sentence,
-            ordered_by=ordered.ordered_by if ordered else None,
-            reason=ordered.reason if ordered else "",
+            ordered_by=order.person if order else None,
+            reason=order.reason if order else "",
         )
 
 

@@ -11,7 +11,7 @@ from bot.db.database import Transaction
 from bot.model.text import join_names
 from bot.model.times import to_datetime
 from bot.policy import Policy
-from bot.policy.freezes import OrderedFreeze
+from bot.policy.freezes import FreezeOrder, OrderedFreeze
 from connectors.errors import DomainError
 
 _row = tables.ordered_freeze.c
@@ -50,9 +50,7 @@ class FreezeRow:
                 "hosts": self.hosts,
                 "from": _to_naive_utc(self.begins_at),
                 "until": _to_naive_utc(self.ends_at),
-                "number": self.id,
-                "ordered_by": self.person,
-                "reason": self.reason,
+                "order": FreezeOrder(self.id, self.person, self.reason),
             }
         )
 
