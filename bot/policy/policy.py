@@ -97,9 +97,10 @@ class PolicyRequest:
             for runbook, hosts in self.parts
         ] or [self]
 
-    @property
-    def all_hosts(self) -> Sequence[str]:
-        return [host for part in self.split_parts() for host in part.hosts or [part.host]]
+    def iterate_hosts(self) -> Iterator[tuple["PolicyRequest", str]]:
+        """Yield each part of the request with each of its hosts."""
+        for part in self.split_parts():
+            yield from ((part, host) for host in part.hosts or [part.host])
 
     def is_made_by(self, person: str) -> bool:
         return person == self.requested_by or person in self.editors or self._is_for(person)
@@ -614,8 +615,7 @@ class Policy:
         return combine_rulings(
             [
                 self._compute_view_ruling(person, host, part.runbook, part.kind)
-                for part in request.split_parts()
-                for host in part.hosts or [part.host]
+                for part, host in request.iterate_hosts()
             ]
         )
 
@@ -624,8 +624,7 @@ class Policy:
         rights = self.get_view_rights(person)
         return all(
             rights.can_view(host=host, runbook=part.runbook, kind=part.kind)
-            for part in request.split_parts()
-            for host in part.hosts or [part.host]
+            for part, host in request.iterate_hosts()
         )
 
     def _compute_view_ruling(self, person: str, host: str, runbook: str, kind: str) -> Ruling:
@@ -741,11 +740,7 @@ class Policy:
 
     def is_forbidden(self, person: str, action: str, request: PolicyRequest) -> bool:
         """Return whether a rule forbids it, as opposed to no rule permitting it."""
-        requests = [
-            replace(part, host=host, hosts=())
-            for part in request.split_parts()
-            for host in part.hosts or [part.host]
-        ]
+        requests = [replace(part, host=host, hosts=()) for part, host in request.iterate_hosts()]
         rulings = [self._get_host_ruling(person, action, one) for one in requests]
         return any(ruling.rules and not ruling.allowed for ruling in rulings)
 
@@ -779,7 +774,7 @@ class Policy:
         self, people: Iterable[str], request: PolicyRequest, ruling: Ruling
     ) -> list[str]:
         """Return those of these people of the policy who can approve the request."""
-        hosts = map(self.inventory.hosts.get, request.all_hosts)
+        hosts = (self.inventory.hosts.get(host) for _, host in request.iterate_hosts())
         groups = frozenset(ruling.approver_groups)
         return self._select_people(
             (person for person in people if not request.is_made_by(person)),
