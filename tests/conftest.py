@@ -3,7 +3,6 @@
 import gc
 import os
 from collections.abc import Generator, Iterator, Mapping
-from copy import copy
 from functools import lru_cache
 from pathlib import Path
 
@@ -165,10 +164,8 @@ def cached_policies() -> Iterator[None]:
         texts: Mapping[str, str], former_names: frozenset[tuple[str, str]] = frozenset()
     ) -> Policy:
         # Tests freeze theirs, and put other hosts into it.
-        own = copy(policy(former_names, *texts.items()))
-        own.inventory = own.inventory.model_copy(update={"hosts": {**own.inventory.hosts}})
-        vars(own)["_copies"] = {}
-        return own
+        known = policy(former_names, *texts.items())
+        return known.with_hosts_and_freezes([], known.freezes)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader, "_build_policy", load)
