@@ -1,8 +1,7 @@
 """The page that docs/runbooks.md shows, requested, approved and undone on real hosts."""
 
 import re
-import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,6 @@ from tests.bot.signing.ssh_key import SshKey
 from tests.playground.enrolled import EnrolledLogins
 from tests.playground.enrolled_service import (
     HOST,
-    create_keys,
-    open_enrolled_host,
     open_enrolled_service,
 )
 from tests.playground.sshd import Sshd
@@ -85,19 +82,6 @@ def test_page_of_the_documentation_is_approved_and_undone_on_a_real_host(
 def _wait(harness: Harness, run: Run) -> Run:
     harness.run_queued_work()
     return harness.get_run(run.id)
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return create_keys(tmp_path_factory.mktemp("keys"))
-
-
-@pytest.fixture(scope="module")
-def enrolled(keys: Mapping[str, SshKey]) -> Iterator[EnrolledLogins]:
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("only root may give a server logins of its own")
-    with open_enrolled_host(keys) as host:
-        yield host
 
 
 def test_page_of_the_documentation_runs_on_an_enrolled_host_with_two_signatures(

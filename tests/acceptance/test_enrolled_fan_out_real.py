@@ -15,7 +15,6 @@ from tests.bot.signing.ssh_key import SshKey
 from tests.playground.enrolled import EnrolledLogins
 from tests.playground.enrolled_service import (
     EnrolledService,
-    create_keys,
     open_enrolled_host,
     open_enrolled_service,
 )
@@ -24,11 +23,6 @@ pytestmark = pytest.mark.real
 
 HOSTS = ("web1", "web2")
 AGENT = "Evil Bot/2"
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return create_keys(tmp_path_factory.mktemp("keys"))
 
 
 @pytest.fixture(scope="module")

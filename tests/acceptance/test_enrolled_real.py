@@ -31,8 +31,6 @@ from tests.playground.enrolled_service import (
     EnrolledService,
     TouchFile,
     Wait,
-    create_keys,
-    open_enrolled_host,
     open_enrolled_service,
 )
 from tests.playground.two_logins import CHANGER, READER
@@ -41,29 +39,16 @@ from tests.policies import give_signing_key
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, SshKey]:
-    return create_keys(tmp_path_factory.mktemp("keys"))
-
-
-@pytest.fixture(scope="module")
-def sshd(keys: Mapping[str, SshKey]) -> Iterator[EnrolledLogins]:
-    if subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("only root may give a server logins of its own")
-    with open_enrolled_host(keys) as host:
-        yield host
-
-
 @pytest.fixture
 def gate(
-    tmp_path: Path, sshd: EnrolledLogins, keys: Mapping[str, SshKey]
+    tmp_path: Path, enrolled: EnrolledLogins, keys: Mapping[str, SshKey]
 ) -> Iterator[EnrolledService]:
-    with open_enrolled_service(tmp_path, sshd, keys) as service:
+    with open_enrolled_service(tmp_path, enrolled, keys) as service:
         yield service
 
 
 def test_enrolled_host_is_changed_and_changed_back_by_two_signatures(
-    gate: EnrolledService, sshd: EnrolledLogins
+    gate: EnrolledService, enrolled: EnrolledLogins
 ):
     run = gate.request()
     assert run.state is State.PENDING
@@ -72,7 +57,7 @@ def test_enrolled_host_is_changed_and_changed_back_by_two_signatures(
         gate.service.approve_run(run.id, person="olga", digest=run.digest)
     done = gate.sign_and_approve(run)
     assert (done.state, gate.refused_agents) == (State.SUCCEEDED, ("Evil Bot/2",)), done.summary
-    log = (sshd.record / "log").read_text()
+    log = (enrolled.record / "log").read_text()
     assert f"run {run.id}, do 1, signed by dora olga: /usr/local/lib/keyturn/nginx-agents-" in log
     undo = gate.wait(gate.service.request_undo(run.id, RequestTerms("dora", WEB)))
     assert gate.sign_and_approve(undo).state is State.SUCCEEDED
@@ -80,17 +65,17 @@ def test_enrolled_host_is_changed_and_changed_back_by_two_signatures(
 
 
 def test_schedule_runs_without_signatures_what_the_floor_names(
-    tmp_path: Path, sshd: EnrolledLogins, keys: Mapping[str, SshKey]
+    tmp_path: Path, enrolled: EnrolledLogins, keys: Mapping[str, SshKey]
 ):
-    file = sshd.directory / "made-by-schedule"
-    for place in (sshd.directory.parent, sshd.directory):
+    file = enrolled.directory / "made-by-schedule"
+    for place in (enrolled.directory.parent, enrolled.directory):
         place.chmod(0o711)  # so that the login which reads can see the file
-    floor = sshd.directory / "etc/keyturn/floor"
+    floor = enrolled.directory / "etc/keyturn/floor"
     before, line = floor.read_text(), f"touch {file}"
     wanted = TouchFile.model_validate({"host": HOST, "file": str(file)})
     timing = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
     terms = RequestTerms("dora", WEB, timing=timing)
-    with open_enrolled_service(tmp_path, sshd, keys, unsigned=[line]) as gate:
+    with open_enrolled_service(tmp_path, enrolled, keys, unsigned=[line]) as gate:
         run = gate.wait(gate.service.request_on_hosts([wanted], terms, host_pattern=""))
         assert gate.harness.approve(run).state is State.SUCCEEDED
         refused = fire_schedule(gate.harness)
@@ -105,7 +90,9 @@ def test_schedule_runs_without_signatures_what_the_floor_names(
         assert describe_floor(gate.fleet, gate.fleet.inventory[HOST]) == ""
     floor.write_text(before)
     assert (done.state, file.exists()) == (State.SUCCEEDED, True), done.summary
-    assert f"run {done.id}, do 1, signed by no one: touch " in (sshd.record / "log").read_text()
+    assert (
+        f"run {done.id}, do 1, signed by no one: touch " in (enrolled.record / "log").read_text()
+    )
 
 
 def test_host_stops_a_step_of_root_at_its_deadline(gate: EnrolledService):
@@ -169,22 +156,22 @@ def test_step_that_never_reached_its_host_is_given_up_there(gate: EnrolledServic
 
 
 def test_outcome_is_unknown_where_the_host_lost_power_during_the_step(
-    gate: EnrolledService, sshd: EnrolledLogins
+    gate: EnrolledService, enrolled: EnrolledLogins
 ):
     run = gate.request()
     gate.sign_and_lose_power(run, "after")
-    ended = max(sshd.record.glob("*/1-do/end"), key=lambda file: file.stat().st_mtime_ns)
+    ended = max(enrolled.record.glob("*/1-do/end"), key=lambda file: file.stat().st_mtime_ns)
     ended.unlink()
-    Path(sshd.host().settings["nginx.agents"]).write_text("")
+    Path(enrolled.host().settings["nginx.agents"]).write_text("")
     unknown = gate.recover(run)
     assert unknown.state is State.UNKNOWN
     assert "began, and has no record of how it ended" in unknown.summary
 
 
 def test_signers_of_a_host_change_by_a_plan_that_its_signers_signed(
-    gate: EnrolledService, sshd: EnrolledLogins
+    gate: EnrolledService, enrolled: EnrolledLogins
 ):
-    before = _read_state(sshd)
+    before = _read_state(enrolled)
     update = UpdateSigners.model_validate({"host": "web1"})
     give_signing_key(gate.policies.path, "adam", gate.keys["eve"].line)
     gate.fleet.inventory = gate.policies.get_policy().inventory
@@ -194,18 +181,20 @@ def test_signers_of_a_host_change_by_a_plan_that_its_signers_signed(
     assert done.state is State.SUCCEEDED, done.summary
     assert done.plan
     assert done.plan.steps[0].after.startswith("adam signs with ssh-ed25519 SHA256:")
-    assert (sshd.directory / "etc/keyturn/signers").read_text().startswith("adam namespaces=")
+    assert (enrolled.directory / "etc/keyturn/signers").read_text().startswith("adam namespaces=")
     assert describe_signers(gate.fleet, gate.fleet.inventory["web1"]) == ""
     undo = gate.wait(gate.service.request_undo(done.id, RequestTerms("dora", WEB)))
     assert gate.sign_and_approve(undo).state is State.SUCCEEDED
-    assert _read_state(sshd) == before
+    assert _read_state(enrolled) == before
 
 
-def test_marker_that_the_login_forges_decides_nothing(gate: EnrolledService, sshd: EnrolledLogins):
+def test_marker_that_the_login_forges_decides_nothing(
+    gate: EnrolledService, enrolled: EnrolledLogins
+):
     """The login may write what it likes where markers are on other hosts."""
     run = gate.request()
     gate.sign_and_lose_power(run, "after")
-    markers = Path(sshd.host().settings[MARKER_SETTING])
+    markers = Path(enrolled.host().settings[MARKER_SETTING])
     with gate.database.reading() as tx:
         marker = build_step_marker(tx, run, 1)
     forged = markers / f"{marker.run}-1"
@@ -225,13 +214,23 @@ def test_key_of_the_changing_login_changes_nothing_without_signatures(gate: Enro
     assert gate.refused_agents == ()
 
 
-def _log_in(sshd: EnrolledLogins, login: str, command: str) -> subprocess.CompletedProcess[str]:
-    words = ["ssh", "-F", "none", "-i", str(sshd.directory / login), "-p", str(sshd.port)]
+def _log_in(
+    enrolled: EnrolledLogins, login: str, command: str
+) -> subprocess.CompletedProcess[str]:
+    words = ["ssh", "-F", "none", "-i", str(enrolled.directory / login), "-p", str(enrolled.port)]
     unchecked = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
     shared = ["-o", "ControlMaster=auto", "-o", "ControlPersist=10"]
-    shared += ["-o", f"ControlPath={sshd.directory}/%C"]
+    shared += ["-o", f"ControlPath={enrolled.directory}/%C"]
     return subprocess.run(
-        [*words, *unchecked, *shared, "-o", "LogLevel=error", f"{login}@{sshd.address}", command],
+        [
+            *words,
+            *unchecked,
+            *shared,
+            "-o",
+            "LogLevel=error",
+            f"{login}@{enrolled.address}",
+            command,
+        ],
         input="a do 1\n",
         capture_output=True,
         text=True,
@@ -267,19 +266,21 @@ def _list_commands(place: Path, record: Path) -> Sequence[str]:
 
 
 @pytest.mark.parametrize("login", [CHANGER, READER])
-def test_logins_of_keyturn_change_nothing_on_an_enrolled_host(sshd: EnrolledLogins, login: str):
-    before = _read_state(sshd)
-    for command in _list_commands(sshd.directory, sshd.record):
-        assert _log_in(sshd, login, command).returncode != 0, command
-    assert _read_state(sshd) == before
+def test_logins_of_keyturn_change_nothing_on_an_enrolled_host(
+    enrolled: EnrolledLogins, login: str
+):
+    before = _read_state(enrolled)
+    for command in _list_commands(enrolled.directory, enrolled.record):
+        assert _log_in(enrolled, login, command).returncode != 0, command
+    assert _read_state(enrolled) == before
 
 
-def _read_state(sshd: EnrolledLogins) -> dict[str, str]:
-    own = [sshd.directory / "etc/keyturn/signers", sshd.directory / "etc/keyturn/floor"]
-    return {str(file): file.read_text() for file in [*own, sshd.record / "since"]}
+def _read_state(enrolled: EnrolledLogins) -> dict[str, str]:
+    own = [enrolled.directory / "etc/keyturn/signers", enrolled.directory / "etc/keyturn/floor"]
+    return {str(file): file.read_text() for file in [*own, enrolled.record / "since"]}
 
 
-def test_changing_login_may_start_the_program_that_checks(sshd: EnrolledLogins):
-    answer = _log_in(sshd, CHANGER, f"sudo -n {PROGRAM_PATH}")
+def test_changing_login_may_start_the_program_that_checks(enrolled: EnrolledLogins):
+    answer = _log_in(enrolled, CHANGER, f"sudo -n {PROGRAM_PATH}")
     assert (answer.returncode, answer.stdout) == (64, "")
     assert answer.stderr == "not run: the document or the section is not complete\n"

@@ -18,6 +18,7 @@ from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.harness import Harness
 from tests.bot.slack import payloads, schema_check
 from tests.bot.slack.asgi import Answer, post
+from tests.bot.slack.json_walk import list_texts
 from tests.bot.slack.payloads import SECRET, signed
 from tests.bot.slack.web_api import Posted, WebApi, serve_web_api
 from tests.policies import TEAM
@@ -42,6 +43,11 @@ class Chat:
         answer = await self.send(payloads.slash(text, user, channel))
         await self.settle()
         return answer
+
+    async def read(self, text: str, user: str = "U0DORA") -> str:
+        """Type /keyturn, and return the words of the answer."""
+        answer = await self.type(text, user)
+        return " ".join(list_texts(answer.json["blocks"]))
 
     async def press(
         self, action: str, user: str, *, message: Posted | None = None, value: str | None = None

@@ -13,6 +13,7 @@ from bot.features import load_pages
 from bot.web import WebDependencies, build_app
 from bot.web.stream_slots import StreamLimits, StreamSlots
 from tests.bot.harness import Harness
+from tests.bot.web.parsed_page import Page
 
 ORIGIN = "http://keyturn.test"
 
@@ -45,6 +46,13 @@ class Site:
             self.carry(client, token)
         self.browsers.append(client)
         return client
+
+    @staticmethod
+    def send(browser: TestClient, address: str, **form: str) -> Page:
+        """Send a form, and return the page that it leads to."""
+        answer = browser.post(address, data=form)
+        assert answer.status_code == 303
+        return Page(browser.get(answer.headers["location"]).text)
 
     def carry(self, browser: TestClient, token: str) -> None:
         """Put a session's cookie into a browser, as our answer would have."""

@@ -8,7 +8,6 @@ from bot.features.drift import rows as drift
 from bot.features.drift.rows import DriftKey
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, open_chat
-from tests.bot.slack.json_walk import list_texts
 from tests.drift_keys import read_due_keys
 from tests.ticket_system import require_unreachable_tickets
 from tests.toy import KeepSwitch
@@ -27,11 +26,6 @@ async def dim_by_hand(chat: Chat, *, host: str = "lb1", name: str = "lamp") -> D
     await chat.settle()
     with harness.database.reading() as tx:
         return drift.list_keys(tx)[0]
-
-
-async def read(chat: Chat, words: str, user: str = "U0DORA") -> str:
-    answer = await chat.type(words, user)
-    return " ".join(list_texts(answer.json["blocks"]))
 
 
 def list_messages(chat: Chat) -> list[str]:
@@ -53,9 +47,9 @@ async def test_drift_message_names_host_value_and_window_once(
 
 
 async def test_drift_command_lists_watched_values(chat: Chat):
-    assert "Keyturn watches no value here." in await read(chat, "drift")
+    assert "Keyturn watches no value here." in await chat.read("drift")
     await dim_by_hand(chat)
-    text = await read(chat, "drift lb1")
+    text = await chat.read("drift lb1")
     assert "1 value changed outside Keyturn" in text
     assert "switch lamp  changed outside  dim" in text
     assert "No host is called" in str((await chat.type("drift lb9")).json)
@@ -63,7 +57,7 @@ async def test_drift_command_lists_watched_values(chat: Chat):
 
 async def test_drift_command_shows_a_value_with_its_possible_causes(chat: Chat):
     key = await dim_by_hand(chat)
-    text = await read(chat, f"drift {key.id}")
+    text = await chat.read(f"drift {key.id}")
     assert "switch lamp changed outside Keyturn between" in text
     assert "could not be read" in text
     assert f"/keyturn drift adopt {key.id} because …" in text
@@ -71,22 +65,22 @@ async def test_drift_command_shows_a_value_with_its_possible_causes(chat: Chat):
 
 async def test_owner_accepts_drift_by_adopt_and_expect_commands(chat: Chat):
     key = await dim_by_hand(chat)
-    text = await read(chat, f"drift expect {key.id} until 3 days because a test", "U0OLGA")
+    text = await chat.read(f"drift expect {key.id} until 3 days because a test", "U0OLGA")
     assert "switch lamp on lb1 may vary until" in text
-    refused = await read(chat, f"drift expect {key.id} until whenever because a test", "U0OLGA")
+    refused = await chat.read(f"drift expect {key.id} until whenever because a test", "U0OLGA")
     assert "is not a time" in refused
-    assert "the time is missing" in (await read(chat, f"drift expect {key.id}", "U0OLGA")).lower()
-    late = await read(chat, f"drift adopt {key.id} because it is right", "U0OLGA")
+    assert "the time is missing" in (await chat.read(f"drift expect {key.id}", "U0OLGA")).lower()
+    late = await chat.read(f"drift adopt {key.id} because it is right", "U0OLGA")
     assert "nothing to adopt" in late
 
 
 async def test_drift_restore_is_open_to_developers_and_drift_adopt_is_not(chat: Chat):
     key = await dim_by_hand(chat)
-    refused = await read(chat, f"drift adopt {key.id} because it is right")
+    refused = await chat.read(f"drift adopt {key.id} because it is right")
     assert "nly people who can approve toy keep on lb1" in refused
     await chat.type(f"drift restore {key.id} because of a mistake")
     assert chat.run(2).request == "toy keep lb1 lamp on"
     require_unreachable_tickets(chat.harness.policies.path)
     await chat.type(f"drift restore {key.id} ticket=CHG7 because of a mistake")
     assert chat.run(3).ticket == "CHG7"
-    assert "The result: /keyturn drift lb1" in await read(chat, "drift read lb1")
+    assert "The result: /keyturn drift lb1" in await chat.read("drift read lb1")

@@ -1,7 +1,6 @@
 """Drift pages: values changed outside Keyturn, restored, adopted or expected."""
 
 import pytest
-from fastapi.testclient import TestClient
 from sqlalchemy import update
 
 from bot.db import tables
@@ -33,13 +32,6 @@ def read_again(site: Site) -> DriftKey:
     read_due_keys(site.harness.service)
     with site.database.reading() as tx:
         return drift.list_keys(tx)[0]
-
-
-def send(browser: TestClient, address: str, **form: str) -> Page:
-    """Send a form, and return the page that it leads to."""
-    answer = browser.post(address, data=form)
-    assert answer.status_code == 303
-    return Page(browser.get(answer.headers["location"]).text)
 
 
 def test_drift_page_is_empty_before_the_first_change(site: Site):
@@ -103,7 +95,7 @@ def test_owner_adopts_a_changed_value_with_a_reason(site: Site, key: DriftKey):
     missing = browser.post(f"/drift/{key.id}/adopt", data={"reason": ""})
     assert missing.status_code == 422
     assert "Give a reason" in missing.text
-    page = send(browser, f"/drift/{key.id}/adopt", reason="it is better")
+    page = site.send(browser, f"/drift/{key.id}/adopt", reason="it is better")
     assert "Adopted. Keyturn watches this value" in page.text
     assert "it is better" in page.text
 
@@ -114,7 +106,7 @@ def test_owner_expects_other_values_until_a_given_time(site: Site, key: DriftKey
     wrong = browser.post(f"/drift/{key.id}/expect", data=typed)
     assert wrong.status_code == 422
     assert 'value="whenever"' in wrong.text
-    page = send(browser, f"/drift/{key.id}/expect", until="3 days", range="", reason="a test")
+    page = site.send(browser, f"/drift/{key.id}/expect", until="3 days", range="", reason="a test")
     assert "Expected may vary until" in page.text
     assert "As set" in page.text
 
@@ -122,7 +114,7 @@ def test_owner_expects_other_values_until_a_given_time(site: Site, key: DriftKey
 def test_watched_value_is_read_again_on_demand(site: Site, key: DriftKey):
     with site.database.transaction() as tx:
         tx.sql.execute(update(tables.drift_key).values(read_at=0))
-    page = send(site.browser("dora"), f"/drift/{key.id}/read")
+    page = site.send(site.browser("dora"), f"/drift/{key.id}/read")
     assert "Keyturn reads the host within seconds" in page.text
     site.harness.fleet.hosts["lb1"]["lamp"] = "on"
     read_due_keys(site.harness.service)

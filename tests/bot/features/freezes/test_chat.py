@@ -11,10 +11,6 @@ from tests.bot.slack.json_walk import list_texts
 pytestmark = pytest.mark.anyio
 
 
-async def read(chat: Chat, text: str, user: str = "U0OLGA") -> str:
-    return " ".join(list_texts((await chat.type(text, user)).json["blocks"]))
-
-
 async def test_freezes_command_lists_active_and_upcoming_freezes(chat: Chat):
     assert "No freeze is active" in (await chat.type("freeze")).text
     today = datetime.now(UTC)
@@ -36,16 +32,20 @@ async def test_freezes_command_lists_active_and_upcoming_freezes(chat: Chat):
 
 
 async def test_owner_freezes_hosts_and_ends_it(chat: Chat):
-    said = await read(chat, "freeze lb1, web* until 2 hours because the fair is on")
+    said = await chat.read("freeze lb1, web* until 2 hours because the fair is on", "U0OLGA")
     assert "You froze  lb1 and web*  until" in said
     assert "/keyturn freeze end 1" in said
-    assert "1  Olga Owner: the fair is on : lb1, web*,  until" in await read(chat, "freeze")
-    asked = await read(chat, "can-i toy set lb1 lamp on", "U0DORA")
+    assert "1  Olga Owner: the fair is on : lb1, web*,  until" in await chat.read(
+        "freeze", "U0OLGA"
+    )
+    asked = await chat.read("can-i toy set lb1 lamp on", "U0DORA")
     assert "lb1 is frozen until" in asked
     assert "(Olga Owner: the fair is on)" in asked
-    assert "You ended the freeze of lb1 and web*" in await read(chat, "freeze end 1")
-    assert "No freeze is active" in await read(chat, "freeze")
-    assert "o freeze 1 that a person ordered is active" in await read(chat, "freeze end #1")
+    assert "You ended the freeze of lb1 and web*" in await chat.read("freeze end 1", "U0OLGA")
+    assert "No freeze is active" in await chat.read("freeze", "U0OLGA")
+    assert "o freeze 1 that a person ordered is active" in await chat.read(
+        "freeze end #1", "U0OLGA"
+    )
 
 
 @pytest.mark.parametrize(
@@ -60,5 +60,5 @@ async def test_owner_freezes_hosts_and_ends_it(chat: Chat):
     ],
 )
 async def test_freeze_command_says_what_is_wrong(chat: Chat, typed: str, user: str, says: str):
-    assert says in await read(chat, typed, user)
-    assert "No freeze is active" in await read(chat, "freeze")
+    assert says in await chat.read(typed, user)
+    assert "No freeze is active" in await chat.read("freeze", "U0OLGA")

@@ -4,7 +4,6 @@ import pytest
 
 from bot.model.run import State
 from tests.bot.slack.chat import Chat
-from tests.bot.slack.json_walk import list_texts
 
 pytestmark = pytest.mark.anyio
 
@@ -14,15 +13,10 @@ def add_pair(chat: Chat) -> None:
     inventory.write_text(inventory.read_text() + "redundant: [lb1, lb2]\n")
 
 
-async def read(chat: Chat, words: str) -> str:
-    answer = await chat.type(words)
-    return " ".join(list_texts(answer.json["blocks"]))
-
-
 async def test_tree_command_shows_a_fault_tree_as_an_outline(chat: Chat):
     add_pair(chat)
     await chat.type("toy restart lb1 lamp on")
-    text = await read(chat, "tree lb1-lb2")
+    text = await chat.read("tree lb1-lb2")
     assert "Survives 1 more failure" in text
     assert "├─ lb1: lb1 is down" in text
     assert "Single points of failure: none" in text
@@ -30,11 +24,11 @@ async def test_tree_command_shows_a_fault_tree_as_an_outline(chat: Chat):
 
 async def test_tree_command_without_a_name_lists_the_fault_trees(chat: Chat):
     add_pair(chat)
-    assert "lb1-lb2 – Not known: Keyturn reads its legs" in (await read(chat, "tree")).replace(
+    assert "lb1-lb2 – Not known: Keyturn reads its legs" in (await chat.read("tree")).replace(
         "  ", " "
     )
     await chat.type("toy restart lb1 lamp on")
-    assert "lb1-lb2 – Survives 1 more failure" in (await read(chat, "tree")).replace("  ", " ")
+    assert "lb1-lb2 – Survives 1 more failure" in (await chat.read("tree")).replace("  ", " ")
 
 
 async def test_tree_command_with_an_unknown_name_lists_the_known_ones(chat: Chat):
@@ -44,7 +38,7 @@ async def test_tree_command_with_an_unknown_name_lists_the_known_ones(chat: Chat
 
 
 async def test_tree_command_reports_a_policy_without_fault_trees(chat: Chat):
-    assert "no fault trees yet" in await read(chat, "tree")
+    assert "no fault trees yet" in await chat.read("tree")
 
 
 async def test_change_on_the_last_reachable_host_of_a_pair_is_refused_in_slack(chat: Chat):
