@@ -18,11 +18,11 @@ from bot.execution.witnessing import wait_for_witnesses
 from bot.model.plan import RemainingWork
 from bot.model.run import RefusedBy, Run, State, StepRecord, StepState
 from bot.policy import NoPolicyError
+from bot.queries.open_probation import find_open_probation
 from bot.queries.signatures import list_signatures
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
 from bot.workflow.hooks import RefusedByFeature, prepare_work
-from bot.workflow.open_probation import find_open_probation
 from connectors.command import Command, RunHooks, Shell
 from connectors.errors import HostError, UnreachableError, prefix_host
 from connectors.probation import find_kept_change, query_host_keys

@@ -20,9 +20,9 @@ from bot.execution.planner import RemainingWork, compute_remaining
 from bot.model.plan import PlannedStep
 from bot.model.run import Run, State, StepRecord, StepState
 from bot.model.times import MINUTE, SECOND
+from bot.queries.open_probation import OpenProbation, find_open_probation
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run
-from bot.workflow.open_probation import OpenProbation, find_open_probation
 from connectors.command import Shell
 from connectors.errors import CommandError, HostError
 from connectors.probation import DEVICE, ProbationStatus, query_probation

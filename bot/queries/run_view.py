@@ -27,6 +27,7 @@ from bot.policy.explain import NO_APPROVER, describe_ending_stop
 from bot.queries.approval_count import ApprovalCount, count_approvals, is_decision_complete
 from bot.queries.break_glass_rules import can_review, get_break_glass_refusal
 from bot.queries.delegation_rules import list_active_delegates
+from bot.queries.open_probation import OpenProbation, get_open_probation
 from bot.queries.pending import (
     CounterProposal,
     can_decide,
@@ -49,6 +50,7 @@ from bot.queries.standing_grants import find_grant
 from bot.queries.stop_reasons import describe_active_stop
 
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
+_STATES_ON_PROBATION = frozenset({State.RUNNING, State.UNKNOWN})
 
 # How many earlier runs of the runbook are searched for one with the same values.
 _MAX_EARLIER_RUNS = 500
@@ -137,6 +139,8 @@ class RunView:
     """Of a counter-proposal that is not accepted yet: who proposed the values, and why."""
     discussion: Discussion = field(default_factory=Discussion)
     """Questions, answers and the assignment to an approver."""
+    open_probation: OpenProbation | None = None
+    """The change that its host restores unless it is kept."""
     freeze_after_approval: str = ""
     """Why the run waits once it is approved; empty if no freeze holds it now."""
     expiry_before_freeze_ends: str = ""
@@ -275,6 +279,9 @@ def build_run_view(
         if run.state is State.COUNTER_PROPOSED
         else None,
         break_glass=db_break_glass.get_break_glass(tx, run_id),
+        open_probation=get_open_probation(run, sent)
+        if run.state in _STATES_ON_PROBATION
+        else None,
     )
     if with_log:
         view = replace(

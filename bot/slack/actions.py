@@ -43,9 +43,11 @@ from bot.slack.identity import AccountRefused, IdentityService, UnknownAccountEr
 from bot.slack.modals import RequestForms
 from bot.slack.payloads import Body, ButtonClick
 from bot.slack.run_buttons import (
-    COMMANDS,
     DECISIONS,
+    DETAILS,
     DISCARD,
+    MENU,
+    MENU_IDS,
     RESUBMIT,
     REVIEW_PLAN,
     SIGN,
@@ -164,6 +166,8 @@ _REPLANNED_NOTE = "The plan is not current any more, and is computed again. Noth
 
 FormHandler = Callable[..., dict[str, Any] | PendingPlan]
 
+_OUTDATED_MENU = "This menu is out of date: open the run."
+
 _COMMANDS = (COMMAND, *ALIASES)
 _FORM_BUTTON_PATTERN = re.compile(rf"{FORM_ACTION}-\d{{1,2}}")
 _READ_BUTTON_PATTERN = re.compile(rf"{READ_ACTION}-\d{{1,2}}")
@@ -194,7 +198,8 @@ class SlackListeners:
         for decision in DECISIONS.values():
             app.action(decision.id)(self.on_run_button if decision.form else self.on_click)
         app.action(SIGN.id)(self.on_link)
-        for opener in (UNDO, COMMANDS, SUBMIT, DISCARD, REVIEW_PLAN):
+        app.action(MENU)(self.on_menu)
+        for opener in (UNDO, DETAILS, SUBMIT, DISCARD, REVIEW_PLAN):
             app.action(opener.id)(self.on_run_button)
         for opens_form in (_FORM_BUTTON_PATTERN, RESUBMIT.id):
             app.action(opens_form)(self.on_form_button)
@@ -297,6 +302,17 @@ class SlackListeners:
             await self._reply_to_click(click, _render_refusal(refusal))
             await self._remove_buttons(click, refusal)
 
+    async def on_menu(self, ack: AsyncAck, body: Body) -> None:
+        """Handle what a person chose in the menu of a card, as its button."""
+        click = payloads.parse_click(body)
+        if click.action not in MENU_IDS:
+            self._reply_in_background(body, replies.build_text_reply(_OUTDATED_MENU))
+            await ack()
+            return
+        chosen = DECISIONS.get(click.action)
+        decides = chosen is not None and chosen.form is None
+        await (self.on_click if decides else self.on_run_button)(ack, body)
+
     async def on_run_button(self, ack: AsyncAck, body: Body) -> None:
         """Handle a button that shows something of a run to one person, or requests a plan."""
         click = payloads.parse_click(body)
@@ -315,8 +331,8 @@ class SlackListeners:
             return
         number, _ = parse_button_value(click)
         forms, trigger_id = self._run_forms, click.trigger_id
-        if click.action == COMMANDS.id:
-            opening = forms.open_commands(trigger_id, number, person=person.id)
+        if click.action == DETAILS.id:
+            opening = forms.open_details(trigger_id, number, person=person.id)
         elif click.action == UNDO.id:
             opening = forms.open_undo(trigger_id, number, person=person.id, origin=origin)
         else:

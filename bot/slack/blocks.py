@@ -7,7 +7,7 @@ Source: https://docs.slack.dev/reference/block-kit
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,6 +15,7 @@ from typing import Any
 from bot.model.canonical import hash_canonical
 from bot.model.text import escape_control, escape_to_one_line
 from bot.model.times import split_times, to_datetime
+from bot.slack.aliases import COMMAND
 
 # JSON that is only sent, never read.
 Block = dict[str, Any]
@@ -36,6 +37,8 @@ class Message:
     text: str
     """For notifications and screen readers: what happened and what to do."""
     blocks: Sequence[Block] = ()
+    place: str = ""
+    """Where the rest is, as mrkdwn: follows the text if Slack does not take the blocks."""
     name: str = ""
     """Identifies the message in its channel, to post it once; "" without."""
     search_since: float | None = None
@@ -69,6 +72,11 @@ def escape_sentence(text: str) -> str:
 
 def shorten_text(text: str, max_length: int) -> str:
     return text if len(text) <= max_length else text[: max_length - 1] + "…"
+
+
+def format_place(number: int, page_url: str) -> str:
+    """Return where a run is shown, as mrkdwn: a link to its page, or the command that shows it."""
+    return f"<{page_url}|Open run {number}>" if page_url else f"{COMMAND} run {number}"
 
 
 def format_notification(text: str) -> str:
@@ -119,6 +127,15 @@ def button(text: str, *, action: str, value: str, label: str) -> Element:
         "value": value,
         "accessibility_label": shorten_text(escape_to_one_line(label), _MAX_LABEL_LENGTH),
     }
+
+
+def overflow(action: str, options: Sequence[tuple[str, str]]) -> Element:
+    """Return a menu. options: text and value of each, at most five."""
+    listed = [
+        {"text": plain_text(text, max_length=_MAX_LABEL_LENGTH), "value": value}
+        for text, value in options
+    ]
+    return {"type": "overflow", "action_id": action, "options": listed}
 
 
 def confirm_dialog(title: str, text: str, *, yes: str) -> Element:
@@ -200,6 +217,31 @@ def quote(text: str) -> Element:
     return {"type": "rich_text_quote", "elements": [_text_element(escape_to_one_line(text))]}
 
 
+# An address that a browser opens, without a name before the host, which could disguise it. What
+# ends a sentence, or is a bracket around it, is not part of it.
+_URL_PATTERN = re.compile(
+    r"https?://[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?(?::\d{1,5})?(?![\w@:.-]|[^\x00-\x7f])"
+    r"(?:[/?#][\w/?#~%&=+$@!:;.,*-]*[\w/#~%&=+$-]|/)?",
+    re.ASCII | re.IGNORECASE,
+)
+
+
+def quote_with_links(text: str) -> Element:
+    """Quote what a person wrote: an address in it is a link that shows where it leads."""
+    return {"type": "rich_text_quote", "elements": [*_split_links(escape_to_one_line(text))]}
+
+
+def _split_links(text: str) -> Iterator[Element]:
+    at = 0
+    for found in _URL_PATTERN.finditer(text):
+        if found.start() > at:
+            yield _text_element(text[at : found.start()])
+        yield link(found[0], found[0])
+        at = found.end()
+    if at < len(text) or not text:
+        yield _text_element(text[at:])
+
+
 def preformatted(text: str) -> Element:
     return {"type": "rich_text_preformatted", "elements": [_text_element(escape_control(text))]}
 
@@ -244,8 +286,14 @@ def link(url: str, text: str) -> Element:
     return {"type": "link", "url": url, "text": escape_to_one_line(text) or url}
 
 
+# The last second that Slack takes, in the year 2286.
+_MAX_TIMESTAMP = 9_999_999_999
+
+
 def date_element(at: datetime) -> Element:
-    """Return a time that Slack shows in each reader's time zone."""
+    """Return a time that Slack shows in each reader's time zone, if it is one that Slack takes."""
+    if at.timestamp() > _MAX_TIMESTAMP:
+        return text_element(_format_utc(at))
     return {
         "type": "date",
         "timestamp": int(at.timestamp()),
@@ -260,6 +308,8 @@ def format_date(microseconds: int) -> str:
 
 
 def _format_date(at: datetime) -> str:
+    if at.timestamp() > _MAX_TIMESTAMP:
+        return _format_utc(at)
     return f"<!date^{int(at.timestamp())}^{{date_short_pretty}} {{time}}|{_format_utc(at)}>"
 
 

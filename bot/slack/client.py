@@ -230,7 +230,8 @@ async def _send_with_fallback(
         if get_error_cause(error) not in _INVALID_BLOCKS_ERRORS or not message.blocks:
             raise
         _log.error("sent a message without its blocks: Slack returned %s", get_error_cause(error))
-        return await send(replace(message, blocks=()))
+        text = f"{message.text} {message.place}".rstrip()
+        return await send(replace(message, text=text, blocks=()))
 
 
 def get_error_cause(error: Exception) -> str:

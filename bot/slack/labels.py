@@ -47,14 +47,27 @@ def build_run_label(run_view: SlackRunView) -> RunLabel:
     return RunLabel(display.emoji, display.label, text)
 
 
+def format_title_with_host(run: Run) -> str:
+    """Return the request; first the host, if the request does not begin with it."""
+    return run.title if run.request and run.values.get("host") else f"{run.host}: {run.title}"
+
+
+def format_heading(run_view: SlackRunView) -> str:
+    """Return number, state and request, in that order: notifications show the first words.
+
+    Such as `Run 12 · Needs approval: abusers clear lb1 203.0.113.9`.
+    """
+    run = run_view.run
+    return f"Run {run.id} · {run_view.display.label}: {format_title_with_host(run)}"
+
+
 def format_run_line(run_view: SlackRunView) -> str:
-    """Return one line with state and request, for notifications and headings."""
-    run, name = run_view.run, run_view.requester_name
-    display = build_run_label(run_view)
-    if run.state is State.PENDING:
-        return f"{display.label}: {run.title} ({run_view.area_title}), requested by {name}"
-    more = f" – {display.text}" if display.text else ""
-    return f"{display.label}: {run.title} ({run_view.area_title}){more}"
+    """Return one line with number, state and request, for notifications."""
+    line = f"{format_heading(run_view)} ({run_view.area_title})"
+    if run_view.run.state is State.PENDING:
+        return f"{line}, requested by {run_view.requester_name}"
+    text = build_run_label(run_view).text
+    return f"{line} – {text}" if text else line
 
 
 def _describe_activity(run_view: SlackRunView) -> str:

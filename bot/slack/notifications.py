@@ -14,6 +14,7 @@ from bot.slack.blocks import (
     emoji,
     format_date,
     format_notification,
+    format_place,
     link,
     paragraph,
     quote,
@@ -22,6 +23,7 @@ from bot.slack.blocks import (
     user_mention,
 )
 from bot.slack.client import MessageLocation
+from bot.slack.labels import format_title_with_host
 from bot.slack.run_facts import Approver, SlackRunView
 from bot.slack.run_message import render_card, render_decided
 from bot.slack.run_notices import RunNotice
@@ -53,7 +55,8 @@ def render_break_glass_alert(run_view: SlackRunView) -> Message:
     if break_glass is None or break_glass.activated_at is None:
         raise ValueError(f"run {run.id} needs no review")
     who = run_view.get_person_name(break_glass.person)
-    text = f"{who} {break_glass.deed}: {run.title} ({run_view.area_title})"
+    request = f"{format_title_with_host(run)} ({run_view.area_title})"
+    text = f"Run {run.id} · {who} {break_glass.deed}: {request}"
     owners = [owner for owner in run_view.owners if owner.slack_user]
     mentioned = [part for owner in owners for part in (user_mention(owner.slack_user), " ")]
     page = [" ", link(run_view.page_url, "Open")] if run_view.page_url else []
@@ -74,10 +77,10 @@ def render_break_glass_alert(run_view: SlackRunView) -> Message:
             *page,
         ),
     ]
-    facts = f"run {run.id}"
-    if break_glass.active_until is not None:
-        facts += f" · active until {format_date(break_glass.active_until)} at the latest"
-    return Message(format_notification(text), [rich_text(*parts), context(facts)])
+    until = break_glass.active_until
+    facts = [context(f"active until {format_date(until)} at the latest")] if until else []
+    place = format_place(run.id, run_view.page_url)
+    return Message(format_notification(text), [rich_text(*parts), *facts], place=place)
 
 
 async def send_notice(posts: RunPosts, notice: RunNotice, *, default_channel: str) -> None:
@@ -156,12 +159,14 @@ def _build_reminder(run_view: SlackRunView, text: str) -> Message:
     names = [approver.name for approver in list_missing_approvers(run_view)[:_MAX_NAMES]]
     if names:
         parts.append(bold(f"{', '.join(names)}: "))
-    parts.append(f"{text}: {run.title}")
+    asked = f"Run {run.id} · {text}: {format_title_with_host(run)}"
+    parts.append(asked)
     since = f"waiting since {format_date(run.pending_since or run.requested_at)}"
     until = f" · expires {format_date(run.expires_at)}" if run.expires_at else ""
     return Message(
-        format_notification(f"{text}: {run.title}"),
+        format_notification(asked),
         [paragraph(*parts), context(since + until)],
+        place=format_place(run.id, run_view.page_url),
     )
 
 

@@ -340,13 +340,17 @@ def _parse_event_account(body: Body) -> Account:
 
 
 def parse_click(body: Body) -> ButtonClick:
+    """Return the button that a person pressed, or chose in a menu."""
     action = _get_first_item(body.get("actions"))
+    name, value = _get_text(action, "action_id"), _get_text(action, "value")
+    if chosen := _get_text(action, "selected_option", "value"):
+        name, _, value = chosen.partition(":")
     return ButtonClick(
         account=parse_account(body),
         channel=_get_text(body, "container", "channel_id"),
         ts=_get_text(body, "container", "message_ts"),
-        action=_get_text(action, "action_id"),
-        value=_get_text(action, "value"),
+        action=name,
+        value=value,
         trigger_id=_get_text(body, "trigger_id"),
         response_url=_get_text(body, "response_url"),
         is_home=_get_text(body, "view", "type") == "home",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bot.model.run import RequestOrigin, Run
 from bot.service import KeyturnService
-from bot.slack.blocks import Element, button
+from bot.slack.blocks import Element, button, overflow
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,9 @@ ACCEPT = RunButton("accept", "Accept", _accept)
 WITHDRAW = RunButton("withdraw", "Withdraw", _withdraw)
 REPLAN = RunButton("replan", "Re-plan", _replan)
 STOP = RunButton("stop", "Stop", _stop)
-UNDO, COMMANDS = RunButton("undo", "Undo…"), RunButton("commands", "Show commands")
+UNDO = RunButton("undo", "Undo…")
+# The whole plan, how it is undone, and what identifies it in the change log.
+DETAILS = RunButton("commands", "Details", spoken="{text} of run {run}: {title}")
 # Slack reports that it was pressed, and opens the page.
 SIGN = RunButton("sign", "Sign…")
 # Of a plan: it is opened, requested, or discarded.
@@ -133,4 +135,16 @@ _DECIDING = (
     *(APPROVE, APPROVE_WITH_REASON, DENY, QUESTION, ANSWER),
     *(REASSIGN, ACCEPT, WITHDRAW, REPLAN, STOP),
 )
+# The menu beside the buttons of a card.
+MENU = "more"
+_IN_MENU = (QUESTION, REASSIGN, WITHDRAW, DETAILS)
+MENU_IDS = frozenset(one.id for one in _IN_MENU)
+
+
+def build_menu(run: Run, *buttons: RunButton) -> Element:
+    """Return what else can be done with a run, as a menu. Its values are those of buttons."""
+    value = f"{run.id}:{run.short_digest}"
+    return overflow(MENU, [(one.text, f"{one.id}:{value}") for one in buttons])
+
+
 DECISIONS: Mapping[str, RunButton] = {one.id: one for one in _DECIDING}

@@ -120,8 +120,8 @@ def can_be_requested_here(run: Run) -> bool:
     return run.state is State.PLANNED and run.plan is not None and can_show_plan(run.plan)
 
 
-def render_commands(run_view: SlackRunView) -> View:
-    """Render the commands of a run and their undo."""
+def render_details(run_view: SlackRunView) -> View:
+    """Render the whole plan of a run with its undo, and what identifies it in the change log."""
     run = run_view.run
     blocks = [paragraph(bold(run.title))]
     if run.plan:
@@ -130,6 +130,16 @@ def render_commands(run_view: SlackRunView) -> View:
         )
         if not can_show_plan(run.plan):
             blocks.append(render_page_hint(run_view, f"{TOO_LONG} See"))
+    if run.policy_notes:
+        blocks.append(context(*(escape_mrkdwn(note) for note in run.policy_notes[:10])))
+    facts = [
+        f"plan {run.short_digest}" if run.digest else "",
+        f"policy {run.plan.policy_version}" if run.plan else "",
+        f"requested {format_date(run.requested_at)}",
+        f"ended {format_date(run.ended_at)}" if run.ended_at else "",
+        run_view.log_reference,
+    ]
+    blocks.append(context(" · ".join(filter(None, facts))))
     return modal(f"Run {run.id}", blocks)
 
 
@@ -252,10 +262,10 @@ class RunForms:
         run_buttons.DECISIONS[shown.metadata["action"]].decide(self._service, decision)
         return {}
 
-    async def open_commands(self, trigger_id: str, number: int, *, person: str) -> bool:
-        """Show the commands of a run."""
+    async def open_details(self, trigger_id: str, number: int, *, person: str) -> bool:
+        """Show the whole plan of a run, and what identifies it."""
         return await self._views.open_view(
-            trigger_id, lambda: render_commands(self._get_run_view(number, person))
+            trigger_id, lambda: render_details(self._get_run_view(number, person))
         )
 
     async def open_plan(self, trigger_id: str, number: int, *, person: str, channel: str) -> bool:

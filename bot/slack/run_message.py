@@ -5,6 +5,7 @@ The same view always renders the same card. Only a card with the whole plan has 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from enum import Enum, auto
 from itertools import groupby
 
 from bot.model import resubmit
@@ -12,7 +13,13 @@ from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
 from bot.model.run_states import STEP_STATE_DISPLAYS
-from bot.model.text import align_rows, escape_control, escape_to_one_line, format_count
+from bot.model.text import (
+    align_rows,
+    capitalise_sentence,
+    escape_control,
+    escape_to_one_line,
+    format_count,
+)
 from bot.model.times import to_datetime
 from bot.queries.pending import CounterProposal
 from bot.queries.questions import Remark, get_answerer
@@ -37,17 +44,25 @@ from bot.slack.blocks import (
     escape_sentence,
     format_date,
     format_notification,
+    format_place,
     header,
     link,
     paragraph,
     preformatted,
     quote,
+    quote_with_links,
     rich_text,
     rich_text_section,
     shorten_text,
     user_mention,
 )
-from bot.slack.labels import TONE_EMOJI, build_run_label, format_run_line
+from bot.slack.labels import (
+    TONE_EMOJI,
+    build_run_label,
+    format_heading,
+    format_run_line,
+    format_title_with_host,
+)
 from bot.slack.run_facts import SlackRunView
 from runbooks import Report, Table
 
@@ -57,6 +72,17 @@ _MAX_CHARACTERS = 6000
 _MAX_COMMAND_LENGTH = 2500
 _MAX_LISTED_STEPS = 20
 TOO_LONG = "This plan is too long for chat."
+
+
+class PlanPart(Enum):
+    """How much of a plan is shown."""
+
+    STEPS = auto()
+    """What changes where, after the decision."""
+    COMMANDS = auto()
+    """All that runs, for the decision, and what cannot be undone; how the rest is undone follows
+    on demand."""
+    ALL = auto()
 
 
 def can_show_plan(proposal: ResolvedPlan) -> bool:
@@ -74,26 +100,26 @@ def render_plan(
     step_records: Sequence[StepRecord],
     *,
     state_label: str,
-    folded: bool = False,
+    shown: PlanPart = PlanPart.ALL,
 ) -> list[Block]:
-    """Render the whole plan, or only the titles of its steps if it is too long.
+    """Render a plan, or only the titles of its steps if it is too long.
 
     Args:
         state_label: What the state of the host in the plan is now.
-        folded: Without commands and undo.
+        shown: How much of it; all by default.
     """
     records = {record.step_number: record for record in step_records}
-    current_state = rich_text_section(
-        bold(f"{state_label}: "), shorten_text(proposal.current_state, 1000)
-    )
+    parts: list[Element] = []
+    if shown is not PlanPart.STEPS:
+        state = shorten_text(proposal.current_state, 1000)
+        parts.append(rich_text_section(bold(f"{state_label}: "), state))
     if not can_show_plan(proposal):
-        return [rich_text(current_state, *_list_step_titles(proposal, records))]
-    parts = [current_state]
+        return [rich_text(*parts, *_list_step_titles(proposal, records))]
     for numbers in _group_alike_steps(proposal.steps, records):
-        parts += _render_steps(numbers, proposal.steps, records.get(numbers[0]), folded=folded)
-    if proposal.notes and not folded:
+        parts += _render_steps(numbers, proposal.steps, records.get(numbers[0]), shown)
+    if proposal.notes and shown is not PlanPart.STEPS:
         parts.append(bullet_list(*([note] for note in proposal.notes)))
-    return [rich_text(*parts)]
+    return [rich_text(*parts)] if parts else []
 
 
 def render_schedule(facts: ScheduleDetails) -> Block:
@@ -122,15 +148,17 @@ def _render_steps(
     numbers: Sequence[int],
     steps: Sequence[PlannedStep],
     record: StepRecord | None,
-    *,
-    folded: bool,
+    shown: PlanPart,
 ) -> list[Element]:
     """Render steps that differ only in their hosts."""
     step = steps[numbers[0] - 1]
     hosts = ", ".join(steps[n - 1].host for n in numbers)
     which = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
     title = rich_text_section(*_render_step_title(which, step, hosts, record))
-    return [title] if folded else [title, preformatted(str(step.command)), *_render_undo(step)]
+    if shown is PlanPart.STEPS:
+        return [title]
+    undo = _render_undo(step) if shown is PlanPart.ALL or step.undo is None else []
+    return [title, preformatted(str(step.command)), *undo]
 
 
 def _render_step_title(
@@ -221,7 +249,7 @@ _RESUBMITTABLE_STATES = frozenset(
         State.STOPPED,
     }
 )
-# In other states the card shows no commands: a button does.
+# In other states the card shows no commands: *Details* does.
 _STATES_WITH_COMMANDS = frozenset({State.PLANNED, State.PENDING, State.COUNTER_PROPOSED})
 _STOPPABLE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING})
 _MAX_MENTIONS = 5
@@ -237,7 +265,7 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
         *_render_head(run_view),
         *_render_break_glass(run_view),
         *_render_request(run_view),
-        rich_text(_render_status(run_view)),
+        *_render_status(run_view),
         *_render_run_report(run),
     ]
     if run.state is State.PENDING and run.plan and not can_show_plan(run.plan):
@@ -255,7 +283,13 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
     blocks += [*_render_discussion(run_view), *_render_facts(run_view)]
     if buttons and (shown := _build_buttons(run_view)):
         blocks.append(actions(f"run-{run.id}-{run.version}", *shown))
-    return Message(format_notification(format_run_line(run_view)), blocks)
+    return _build_message(run_view, format_run_line(run_view), blocks)
+
+
+def _build_message(run_view: SlackRunView, text: str, blocks: Sequence[Block]) -> Message:
+    """Return a message about a run. text: its notification, not escaped."""
+    place = format_place(run_view.run.id, run_view.page_url)
+    return Message(format_notification(text), blocks, place=place)
 
 
 def _render_signing_hint(run_view: SlackRunView) -> Block:
@@ -274,17 +308,14 @@ def render_decided(run_view: SlackRunView) -> Message:
     status = _render_status(run_view)
     if not run.is_ended and run.state is not State.COUNTER_PROPOSED:
         # The card shows the progress; copies are not updated for each step.
-        status = rich_text_section(
-            emoji("key"), " ", bold("Decided"), ": the card shows its progress"
-        )
+        status = [paragraph(emoji("key"), " ", bold("Decided"), ": the card shows its progress")]
     title = (
         format_run_line(run_view)
         if run.is_ended
-        else f"Decided: {run.title} ({run_view.area_title})"
+        else f"Run {run.id} · Decided: {format_title_with_host(run)} ({run_view.area_title})"
     )
-    return Message(
-        format_notification(title),
-        [*_render_head(run_view), rich_text(status), *_render_facts(run_view)],
+    return _build_message(
+        run_view, title, [*_render_head(run_view), *status, *_render_facts(run_view)]
     )
 
 
@@ -295,7 +326,8 @@ def render_result(run_view: SlackRunView) -> Message:
     mention = [user_mention(run_view.requester), " "] if run_view.requester else []
     parts = [
         rich_text_section(
-            *mention, emoji(label.icon), " ", bold(label.label), label.text_after_label
+            *mention,
+            *(emoji(label.icon), " ", bold(format_heading(run_view)), label.text_after_label),
         )
     ]
     outputs = [record for record in run_view.step_records if record.output.strip()]
@@ -307,7 +339,9 @@ def render_result(run_view: SlackRunView) -> Message:
     if is_output_cut(run_view):
         page = [" and on ", link(run_view.page_url, "its page")] if run_view.page_url else []
         parts.append(rich_text_section("The full output is in the file below", *page, "."))
-    return Message(format_notification(format_run_line(run_view)), [rich_text(*parts)])
+    # A witness outside the database: its administrators cannot edit messages in Slack.
+    log = [context(run_view.log_reference)] if run_view.log_reference else []
+    return _build_message(run_view, format_run_line(run_view), [rich_text(*parts), *log])
 
 
 def render_remark(run_view: SlackRunView, remark: Remark) -> Message:
@@ -316,13 +350,14 @@ def render_remark(run_view: SlackRunView, remark: Remark) -> Message:
     asked = [one.person for one in remarks if not one.is_answer and one.at <= remark.at]
     awaited = asked[-1] if remark.is_answer else get_answerer(run)
     user = run_view.slack_users.get(awaited, "")
-    title = f"{run_view.get_person_name(remark.person)} {remark.verb} about run {run.id}"
+    who = f"{run_view.get_person_name(remark.person)} {remark.verb}"
+    title = f"Run {run.id} · {who} about {format_title_with_host(run)}"
     head = [*([user_mention(user), " "] if user else []), bold(f"{title}:")]
-    blocks = [rich_text(rich_text_section(*head), quote(remark.text))]
+    blocks = [rich_text(rich_text_section(*head), quote_with_links(remark.text))]
     is_open = run_view.discussion.has_open_question and run.state is State.PENDING
     if is_open and not remark.is_answer:
         blocks.append(actions(f"remark-{remark.entry_number}", run_buttons.ANSWER.build(run)))
-    return Message(format_notification(f"{title}: {remark.text}"), blocks)
+    return _build_message(run_view, f"{title}: {remark.text}", blocks)
 
 
 def is_output_cut(run_view: SlackRunView) -> bool:
@@ -352,11 +387,12 @@ def render_follow_up(run_view: SlackRunView) -> Message:
     is_healthy = run.report is not None and run.report.healthy
     icon = emoji("white_check_mark" if is_healthy else "warning")
     result = "Finished" if is_healthy else "Finished, needs attention"
-    parts = [
-        rich_text_section(*mention, icon, " ", bold(f"{result}: "), shorten_text(summary, 1000))
+    title = f"Run {run.id} · {result}: {format_title_with_host(run)}"
+    blocks = [
+        paragraph(*mention, icon, " ", bold(title), f" – {shorten_text(summary, 1000)}"),
+        *_render_run_report(run),
     ]
-    blocks = [rich_text(*parts), *_render_run_report(run)]
-    return Message(format_notification(f"Run {run.id}, {run.title}: {result}: {summary}"), blocks)
+    return _build_message(run_view, f"{title} – {summary}", blocks)
 
 
 # The labels of sources other than Slack.
@@ -372,26 +408,27 @@ _SOURCE_LABELS = {
 def _render_head(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
     requester = escape_mrkdwn(run_view.requester_name)
-    facts = f"Run {run.id} · {escape_mrkdwn(run_view.area_title)} · requested by {requester}"
+    facts = f"{escape_mrkdwn(run_view.area_title)} · requested by {requester}"
     facts += f" · {format_date(run.requested_at)}"
     if run.origin.source != "slack":
         facts += f" · {_SOURCE_LABELS.get(run.origin.source, escape_mrkdwn(run.origin.source))}"
-    return [header(format_heading(run_view)), context(facts)]
+    return [header(format_coloured_heading(run_view)), context(facts)]
 
 
-def format_heading(run_view: SlackRunView) -> str:
-    """Return colour, state and request: `🟡 Needs approval: abusers clear lb1`."""
-    display = run_view.display
-    return f"{TONE_EMOJI[display.tone]} {display.label}: {run_view.run.title}"
+def format_coloured_heading(run_view: SlackRunView) -> str:
+    """Return the heading after its colour: `🟡 Run 12 · Needs approval: abusers clear lb1`."""
+    return f"{TONE_EMOJI[run_view.display.tone]} {format_heading(run_view)}"
 
 
 def _render_request(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
     blocks: list[Block] = []
-    if len(format_heading(run_view)) > MAX_HEADER_LENGTH:
+    if len(format_coloured_heading(run_view)) > MAX_HEADER_LENGTH:
         blocks.append(paragraph(bold(run.title)))
     if run.reason:
-        blocks.append(rich_text(quote(run.reason)))
+        # No person has read what an agent wrote: it gets no links.
+        quoted = quote if run.origin.agent is not None else quote_with_links
+        blocks.append(rich_text(quoted(run.reason)))
     if run.reason and run.origin.agent is not None:
         blocks.append(context(f"Reason {WRITTEN_BY_AGENT}"))
     if run_view.view.counter_proposal:
@@ -399,12 +436,12 @@ def _render_request(run_view: SlackRunView) -> list[Block]:
     if run_view.view.schedule:
         blocks.append(render_schedule(run_view.view.schedule))
     if run.plan and run.state is not State.NO_CHANGES:
-        folded = run.state not in _STATES_WITH_COMMANDS
+        is_decided = run.state not in _STATES_WITH_COMMANDS
         blocks += render_plan(
             run.plan,
             run_view.step_records,
             state_label=run_view.view.plan_state_label,
-            folded=folded,
+            shown=PlanPart.STEPS if is_decided else PlanPart.COMMANDS,
         )
     return blocks
 
@@ -427,15 +464,21 @@ def _render_run_report(run: Run) -> list[Block]:
     return render_report(run.report) if run.report else []
 
 
-def _render_status(run_view: SlackRunView) -> Element:
+def _render_status(run_view: SlackRunView) -> list[Block]:
+    """Render what is to happen, or what happened, after the state in the heading."""
     label = build_run_label(run_view)
-    text = shorten_text(label.text_after_label, 2000)
-    parts = [emoji(label.icon), " ", bold(label.label), text]
+    if not label.text:
+        return []
+    text = capitalise_sentence(shorten_text(label.text, 2000))
+    parts = [emoji(label.icon), " ", text]
     if run_view.run.state is State.PENDING:
         parts += _render_approvers(run_view)
     if run_view.run.state is State.COUNTER_PROPOSED and run_view.requester:
         parts += [" – ", user_mention(run_view.requester)]
-    return rich_text_section(*parts)
+    blocks = [paragraph(*parts)]
+    if probation := run_view.view.open_probation:
+        blocks.append(paragraph(emoji("hourglass_flowing_sand"), f" {probation.sentence}"))
+    return blocks
 
 
 def _render_approvers(run_view: SlackRunView) -> list[Inline]:
@@ -495,11 +538,11 @@ def _render_discussion(run_view: SlackRunView) -> list[Block]:
 
 
 def _render_facts(run_view: SlackRunView) -> list[Block]:
-    """Render who approved, and the details that identify the run."""
+    """Render who approved, until when it waits, and where the rest is."""
     run = run_view.run
     facts: list[str] = []
-    if run.digest:
-        facts.append(f"plan {run.short_digest}")
+    if run.state in _STATES_WITH_COMMANDS and run.plan and run.plan.is_reversible:
+        facts.append("can be undone")
     if run.expires_at and run.state in {State.PENDING, State.QUEUED}:
         facts.append(f"expires {format_date(run.expires_at)}")
     view = run_view.view
@@ -509,8 +552,6 @@ def _render_facts(run_view: SlackRunView) -> list[Block]:
         facts.append(f"on hold after approval: {escape_sentence(hold)}")
     if run.ended_at:
         facts.append(format_date(run.ended_at))
-        # A witness outside the database: its administrators cannot edit messages in Slack.
-        facts.append(run_view.log_reference)
     facts.append(f"<{run_view.page_url}|Open>" if run_view.page_url else f"/keyturn run {run.id}")
     facts = [fact for fact in facts if fact]
     approvals = [context(format_approvals(run_view))] if run_view.approvals else []
@@ -569,26 +610,32 @@ def _build_buttons(run_view: SlackRunView) -> list[Element]:
         buttons.append(run_buttons.RESUBMIT.build(run, value=str(run.id)))
     # The steps of a schedule were what it would have done when it was requested.
     if run.step_count and run.timing is None and run.state is not State.NO_CHANGES:
-        buttons.append(run_buttons.COMMANDS.build(run))
+        buttons.append(run_buttons.DETAILS.build(run))
     return buttons
 
 
 def _build_decision_buttons(run_view: SlackRunView) -> list[Element]:
     """Return the buttons of a run that waits for people: the card shows all its commands."""
-    run, is_asked = run_view.run, run_view.discussion.has_open_question
-    withdraw = run_buttons.WITHDRAW.build(run)
+    run = run_view.run
     if run.state is State.PENDING:
+        question = run_buttons.QUESTION
+        is_asked = run_view.discussion.has_open_question
         return [
             *build_approve_buttons(run_view),
             run_buttons.DENY.build(run),
-            run_buttons.QUESTION.build(run),
-            *([run_buttons.ANSWER.build(run)] if is_asked else []),
-            run_buttons.REASSIGN.build(run),
-            withdraw,
+            (run_buttons.ANSWER if is_asked else question).build(run),
+            run_buttons.build_menu(
+                run,
+                *([question] if is_asked else []),
+                run_buttons.REASSIGN,
+                run_buttons.WITHDRAW,
+                run_buttons.DETAILS,
+            ),
         ]
+    others = [one.build(run) for one in (run_buttons.WITHDRAW, run_buttons.DETAILS)]
     if run.state is State.COUNTER_PROPOSED and run.plan is not None and can_show_plan(run.plan):
-        return [run_buttons.ACCEPT.build(run) | {"style": "primary"}, withdraw]
-    return [withdraw]
+        return [run_buttons.ACCEPT.build(run) | {"style": "primary"}, *others]
+    return others
 
 
 def build_approve_buttons(run_view: SlackRunView) -> list[Element]:

@@ -25,7 +25,7 @@ from bot.slack.client import MessageLocation, MessageSender, get_error_cause, is
 from bot.slack.labels import build_run_label
 from bot.slack.payloads import SharedLinks
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
-from bot.slack.run_message import format_approvals, format_heading
+from bot.slack.run_message import format_approvals, format_coloured_heading
 from bot.slack.run_posts import CARD, RunPosts
 from bot.slack.threads import write_or_log
 
@@ -156,4 +156,4 @@ def render_unfurl(run_view: SlackRunView) -> Message:
         lines.append(escape_mrkdwn(build_run_label(run_view).text))
     if run_view.approvals:
         lines.append(format_approvals(run_view))
-    return Message("", [section(format_heading(run_view)), *map(context, lines)])
+    return Message("", [section(format_coloured_heading(run_view)), *map(context, lines)])

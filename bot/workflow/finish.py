@@ -11,8 +11,8 @@ from bot.db.database import Transaction
 from bot.model.run import ACTIVE_STATES, STATES_BEFORE_INTENT, RefusedBy, Run, State
 from bot.policy import Policy
 from bot.queries import stop_reasons
+from bot.queries.open_probation import find_open_probation
 from bot.workflow.context import WorkflowContext, get_site
-from bot.workflow.open_probation import find_open_probation
 from runbooks import Report
 
 

@@ -128,6 +128,7 @@ def list_buttons(message: Message) -> list[tuple[str, str]]:
         for block in message.blocks
         if block["type"] == "actions"
         for element in block["elements"]
+        if "text" in element
     ]
 
 
@@ -166,7 +167,7 @@ def test_first_time_user_gets_from_opening_the_app_to_an_approved_change(service
     checked = dora.type("who is blocked on lb1?")
     dora.press(checked, "Open form")
     dora.submit(dora.await_form("abusers show"))
-    wait_for(lambda: dora.find("Succeeded: abusers show lb1"), "the report of the check")
+    wait_for(lambda: dora.find("Run 1 · Succeeded: abusers show lb1"), "the report of the check")
     assert "host changes" in dora.type("who changed lb1").text
 
     found = dora.type(f"please unblock {ABUSER} on lb1, because a customer called")
@@ -180,7 +181,9 @@ def test_first_time_user_gets_from_opening_the_app_to_an_approved_change(service
     wait_for(lambda: get_newest_run(service).state is State.PENDING, "the request")
 
     channel = next(iter(service.emulator.workspace.channels))
-    card = wait_for(lambda: olga.find("Needs approval: abusers clear lb1", channel), "the card")
+    card = wait_for(
+        lambda: olga.find("Run 3 · Needs approval: abusers clear lb1", channel), "the card"
+    )
     wait_for(lambda: is_card_recorded(service, channel, card.ts), "the record of the card")
     answer = olga.type("@keyturn approve", channel, card.ts)
     olga.press(answer, "Approve")

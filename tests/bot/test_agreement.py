@@ -27,7 +27,7 @@ from bot.model.waiting import Waiting, WaitingFor
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.slack.replies import render_run_list
 from bot.slack.run_facts import SlackRunViewBuilder
-from bot.slack.run_message import render_card
+from bot.slack.run_message import render_card, render_decided, render_result
 from bot.web import compare
 from tests.bot.api.conftest import HERE, create_api_harness
 from tests.bot.duties import add_calendar
@@ -45,6 +45,7 @@ from tests.bot.web.sample_runs import (
     approve,
 )
 from tests.policies import TEAM
+from tests.slack_emulator.blockkit import faults_of_blocks
 from tests.toy import SetSwitch, ShowSwitches
 
 # Dora requested most, and may view the web servers only. Olga and Adam own the edge, and Stan
@@ -67,7 +68,7 @@ FORMS = {
 }
 COMMANDS = {"approve": "approve", "submit": "submit", "accept": "accept", "review": "review"}
 FREEZE = (
-    'freezes: [{name: fair, areas: [web], from: "1999-01-01 00:00", until: "2999-01-01 00:00"}]'
+    'freezes: [{name: fair, areas: [web], from: "1999-01-01 00:00", until: "2199-01-01 00:00"}]'
 )
 # A zone whose times are not those of UTC at any hour of the year.
 ZONE = "Asia/Kolkata"
@@ -292,6 +293,45 @@ def _compare_label(tx: Transaction, number: int, other: int) -> str:
     return compare.compare_runs(left, right)[0].lines[0].right or ""
 
 
+def test_messages_say_first_which_run_where_and_how_it_is(gallery: Gallery) -> None:
+    """A notification shows the text or the first block: each has number, host and state."""
+    cards = SlackRunViewBuilder(gallery.harness.policies, team=TEAM, base_url=HERE)
+    seen: set[str] = set()
+    for number in gallery.numbers:
+        with gallery.harness.database.reading() as tx:
+            view = cards.build_slack_run_view(tx, number)
+        run, label = view.run, view.display.label
+        where = {run.host, run.values.get("host", ""), *run.hosts} - {""}
+        seen.add(label)
+        for render in (render_card, render_decided, render_result):
+            message = render(view)
+            assert faults_of_blocks([*message.blocks], surface="message") == [], number
+            assert len(message.text) <= 4000
+            assert message.place == f"<{HERE}/runs/{number}|Open run {number}>"
+            first = " ".join(list_texts(message.blocks[0]))
+            state = "Decided" if render is render_decided and "Decided" in message.text else label
+            for text in (message.text, first):
+                read = text[:100]
+                shown = label if text is first else state
+                assert f"Run {number} · {shown}" in read, (number, read)
+                assert any(
+                    re.search(
+                        rf"(?<!\S){re.escape(host)}(?!\S)",
+                        read.replace(":", " ").replace(",", " "),
+                    )
+                    for host in where
+                ), (number, read)
+            rows = [block["elements"] for block in message.blocks if block["type"] == "actions"]
+            assert len(rows) <= 1
+            for row in rows:
+                kinds = [one["type"] for one in row]
+                assert kinds.count("button") <= 3, (number, kinds)
+                assert kinds.count("overflow") == len(kinds) - kinds.count("button") <= 1
+                assert sum(one.get("style") == "primary" for one in row) <= 1, number
+                assert kinds.count("overflow") == 0 or len(row[-1]["options"]) in range(2, 6)
+    assert len(seen) >= len(State)
+
+
 def test_lists_show_the_label_of_each_run(
     shown: Mapping[int, Shown], gallery: Gallery, viewer: str
 ) -> None:
@@ -411,7 +451,7 @@ def _list_shown_times(view: RunView) -> Iterator[int | None]:
 
 
 def _get_end_of_freeze() -> int:
-    return int(datetime(2999, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
+    return int(datetime(2199, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 
 
 def _to_seconds(times: Iterator[int | None]) -> set[int]:
@@ -530,7 +570,7 @@ def test_card_of_a_schedule_offers_neither_undo_nor_commands(shown: Mapping[int,
     assert schedules
     for one in schedules:
         assert "Undo" not in one.card
-        assert "Show commands" not in one.card
+        assert "Details" not in one.card
 
 
 def test_timeline_puts_changes_before_checks_and_leaves_out_unrequested_plans(

@@ -136,7 +136,7 @@ class Chat:
                 for block in message.get("blocks", [])
                 if block["type"] == "actions"
                 for element in block["elements"]
-                if "url" not in element
+                if "url" not in element and "text" in element
             }
             if by_label:
                 return by_label

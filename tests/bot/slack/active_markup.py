@@ -18,6 +18,7 @@ _OURS = re.compile(
     r'rel="noopener noreferrer nofollow">Open|<span class="mention">#C0[A-Z]+'
 )
 _OUR_LINK = re.compile(r"https://keyturn\.example\.com/[\w/?=.-]*", re.ASCII)
+_PLAIN_LINK = re.compile(r"https?://[\w.-]+(?::\d+)?(?:[/?#][^\s<>|@]*)?", re.ASCII)
 # NOBODY is not in the policy, and asks for access.
 _OUR_PEOPLE = re.compile(r"U0(DORA|OLGA|ADAM|STAN|NOBODY)", re.ASCII)
 _TAG = re.compile(r"<[^/][^<>]*>[^<]*")
@@ -51,7 +52,10 @@ def _of_part(part: dict[str, Any]) -> list[str]:
         case "text":
             return _forged(str(text))
         case "link":
-            return [] if _OUR_LINK.fullmatch(str(part["url"])) else [f"link {part['url']}"]
+            # An address in what a person wrote leads where it says.
+            is_plain = part["url"] == text and _PLAIN_LINK.fullmatch(str(text))
+            is_ours = _OUR_LINK.fullmatch(str(part["url"]))
+            return [] if is_ours or is_plain else [f"link {part['url']}"]
         case _ if kind in _CALLS:
             ours = kind == "user" and _OUR_PEOPLE.fullmatch(str(part["user_id"]))
             return [] if ours or _is_our_time(part) else [f"{kind} {part}"]

@@ -26,7 +26,7 @@ from tests.toy import LISTS
 
 PAGES = "https://keyturn.example.com"
 # The buttons of a card that needs approval.
-PENDING_BUTTONS = frozenset({"approve", "deny", "question", "reassign", "withdraw"})
+PENDING_BUTTONS = frozenset({"approve", "deny", "question", "reassign", "withdraw", "commands"})
 
 
 @dataclass
@@ -57,6 +57,14 @@ class Chat:
         value_sent = value if value is not None else shown.buttons[action]["value"]
         payload = payloads.click(action, value_sent, user, channel=shown.channel, ts=shown.ts)
         response = f"/actions/{shown.channel}/{shown.ts}"
+        if menu := shown.buttons.get(action, {}).get("menu"):
+            chosen = {"text": shown.buttons[action]["text"], "value": f"{action}:{value_sent}"}
+            payload["actions"][0] |= {
+                "type": "overflow",
+                "action_id": menu,
+                "selected_option": chosen,
+            }
+            del payload["actions"][0]["value"], payload["actions"][0]["text"]
         payload["container"]["is_ephemeral"] = bool(shown.seen_by)
         payload["response_url"] = self.slack.url.replace("/api/", response)
         answer = await self.send(payloads.interaction(payload))

@@ -23,11 +23,11 @@ async def test_change_runs_after_an_owner_approves_by_button(chat: Chat):
     assert (answer.status, answer.body) == (200, b"")
     card = chat.slack.card
     assert card.text == (
-        "Needs approval: toy set lb1 lamp on (the edge), requested by Dora Developer"
+        "Run 1 · Needs approval: toy set lb1 lamp on (the edge), requested by Dora Developer"
     )
     assert "the cellar is dark" in card.words
     assert "set lamp on" in card.words
-    assert "set lamp off" in card.words
+    assert "can be undone" in card.words
     assert set(card.buttons) == PENDING_BUTTONS
     assert chat.harness.fleet.sent == []
 
@@ -35,7 +35,7 @@ async def test_change_runs_after_an_owner_approves_by_button(chat: Chat):
 
     assert chat.harness.fleet.sent == [("lb1", "set lamp on")]
     assert chat.run().state is State.SUCCEEDED
-    assert card.text.startswith("Succeeded: toy set lb1 lamp on (the edge) – ")
+    assert card.text.startswith("Run 1 · Succeeded: toy set lb1 lamp on (the edge) – ")
     assert "Approved by Olga Owner" in card.words
     assert set(card.buttons) == {"undo", "commands"}
 
@@ -53,7 +53,7 @@ async def test_read_only_run_posts_one_message(chat: Chat):
     answer = await chat.type("toy show lb1", "U0STAN")
     assert answer.body == b""
     [message] = chat.slack.posted
-    assert message.text == "Succeeded: toy show lb1 (the edge) – 2 switches"
+    assert message.text == "Run 1 · Succeeded: toy show lb1 (the edge) – 2 switches"
     assert "lamp=off" in message.words
 
 
@@ -131,7 +131,6 @@ async def test_deny_button_opens_a_form_that_requires_a_reason(chat: Chat):
 async def test_approve_command_with_the_digest_approves_the_run(chat: Chat):
     await chat.type(LAMP_ON)
     digest = chat.run().short_digest
-    assert digest in chat.slack.card.words
     answer = await chat.type(f"approve 1 {digest}", "U0OLGA")
     assert answer.text == "You approved run 1."
     assert chat.run().state is State.SUCCEEDED
@@ -245,7 +244,7 @@ async def test_request_without_changes_is_reported_to_the_requester_only(chat: C
     await chat.type("toy set lb1 lamp off")
     [whisper] = chat.slack.posted
     assert (whisper.seen_by, whisper.channel) == ("U0DORA", "C0OPS")
-    assert whisper.text == "No changes: toy set lb1 lamp off (the edge) – lamp is off"
+    assert whisper.text == "Run 1 · No changes: toy set lb1 lamp off (the edge) – lamp is off"
 
 
 async def test_approve_button_is_primary_and_deny_button_is_plain(chat: Chat):
@@ -375,11 +374,14 @@ async def test_request_without_a_valid_policy_is_refused(chat: Chat):
     assert chat.slack.posted == []
 
 
-async def test_card_shows_a_checkpoint_of_the_change_log(chat: Chat):
+async def test_result_in_the_thread_shows_a_checkpoint_of_the_change_log(chat: Chat):
     await chat.type("toy set lb1 lamp on")
     await chat.press("approve", "U0OLGA")
     with chat.harness.database.reading() as tx:
         last = change_log.list_entries_of_run(tx, 1)[-1]
         point = change_log.get_checkpoint_after(tx, last.seq)
     assert point is not None
-    assert f"log {point.size} {point.root[:12]}" in chat.slack.card.words
+    [result] = [one for one in chat.slack.posted if one.thread]
+    assert f"log {point.size} {point.root[:12]}" in result.words
+    await chat.press("commands", "U0STAN")
+    assert f"log {point.size} {point.root[:12]}" in str(list(chat.slack.views.values())[-1])

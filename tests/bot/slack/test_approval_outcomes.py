@@ -102,7 +102,7 @@ async def test_card_that_slack_refuses_to_update_is_posted_again(chat: Chat, err
     chat.slack.refuse("chat.update", error)
     await chat.press("approve", "U0OLGA", message=first)
     cards = [one for one in chat.slack.posted if not one.thread and one is not first]
-    assert [card.text.partition(":")[0] for card in cards] == ["Succeeded"]
+    assert [card.text.partition(":")[0] for card in cards] == ["Run 1 · Succeeded"]
 
 
 @pytest.mark.parametrize("error", sorted(CLOSED_CHANNEL_ERRORS))

@@ -85,9 +85,7 @@ async def test_approval_on_a_copy_removes_the_buttons_from_every_card(reminded_c
     [other] = reminded_chat.slack.seen_in("D0ADAM")
     await reminded_chat.press("approve", "U0OLGA", message=mine)
     assert reminded_chat.harness.fleet.sent == [("lb1", "set lamp on")]
-    cards = [
-        one for one in reminded_chat.slack.posted if "Run 1 · the edge · requested by" in one.words
-    ]
+    cards = [one for one in reminded_chat.slack.posted if "the edge · requested by" in one.words]
     assert len(cards) == 3
     for card in cards:
         assert "approve" not in card.buttons
@@ -245,4 +243,4 @@ async def test_result_is_sent_to_the_requester_when_the_channel_is_archived(chat
     await chat.settle()
     assert chat.run().state is State.SUCCEEDED
     messages = chat.slack.seen_in("D0DORA")
-    assert any(one.text.startswith("Succeeded") for one in messages)
+    assert any(one.text.startswith("Run 1 · Succeeded") for one in messages)

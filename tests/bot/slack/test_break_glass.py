@@ -98,7 +98,7 @@ async def test_break_glass_is_announced_once_and_reviewed_by_another_person(
     alarms = [
         one
         for one in chat_with_alarms.slack.posted
-        if one.text.startswith("Adam Admin used break-glass")
+        if one.text.startswith("Run 1 · Adam Admin used break-glass")
     ]
     assert sorted(one.channel for one in alarms) == ["C0ALARM", "C0WEB", "D0OLGA"]
     for alarm in alarms:
@@ -129,7 +129,7 @@ async def test_break_glass_alarm_reaches_other_channels_when_one_is_archived(
     alarms = [
         one
         for one in chat_with_alarms.slack.posted
-        if one.text.startswith("Adam Admin used break-glass")
+        if one.text.startswith("Run 1 · Adam Admin used break-glass")
     ]
     assert sorted(one.channel for one in alarms) == ["C0ALARM", "D0OLGA"]
 

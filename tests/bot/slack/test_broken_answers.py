@@ -78,7 +78,7 @@ async def test_card_is_retried_after_a_malformed_slack_api_answer(
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = 0")
     assert why.startswith("status ")
     await chat.settle()
-    assert chat.slack.card.text.startswith("Needs approval")
+    assert chat.slack.card.text.startswith("Run 1 · Needs approval")
 
 
 async def test_ephemeral_refusal_is_retried_after_a_malformed_slack_api_answer(
@@ -196,7 +196,7 @@ async def test_card_whose_blocks_slack_refuses_is_updated_as_text_without_button
     assert chat.run().state is State.SUCCEEDED
     updates = [args for call, args in chat.slack.calls if call == "chat.update"]
     assert updates[-1]["blocks"] == []
-    assert updates[-1]["text"].startswith("Succeeded")
+    assert updates[-1]["text"].startswith("Run 1 · Succeeded")
     [result] = [one for one in chat.slack.posted if one.thread]
     assert "lb1" in result.text
 
@@ -212,13 +212,13 @@ async def test_result_is_posted_to_the_thread_while_the_card_update_fails(chat: 
         chat.slack.refuse("chat.update", "no_such_reason")
     await chat.press("approve", "U0OLGA")
     [result] = [one for one in chat.slack.posted if one.thread]
-    assert result.text.startswith("Succeeded")
+    assert result.text.startswith("Run 1 · Succeeded")
     chat.slack.refusals.clear()
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = 0")
     await chat.settle()
     [card] = [one for one in chat.slack.posted if not one.thread]
-    assert card.text.startswith("Succeeded")
+    assert card.text.startswith("Run 1 · Succeeded")
     assert len([one for one in chat.slack.posted if one.thread]) == 1
 
 

@@ -58,7 +58,11 @@ async def test_home_tab_shows_pending_approvals_with_working_buttons(chat: Chat)
     await chat.type(LAMP_ON)
     view = await open_home(chat, "U0OLGA")
     assert "Needs your approval · 1" in words(view)
-    for text in ("🟡 Needs approval: toy set lb1 lamp on", "set lamp on", "the cellar is dark"):
+    for text in (
+        "🟡 Run 1 · Needs approval: toy set lb1 lamp on",
+        "set lamp on",
+        "the cellar is dark",
+    ):
         assert text in words(view)
     approve = buttons(view)["approve"]
     await click(chat, "approve", approve["value"], "U0OLGA")

@@ -37,7 +37,7 @@ async def test_card_whose_post_response_was_lost_is_found_in_the_channel(chat: C
     assert chat.slack.card.buttons.keys() == PENDING_BUTTONS
     await chat.press("approve", "U0OLGA")
     assert chat.run().state is State.SUCCEEDED
-    assert chat.slack.card.text.startswith("Succeeded")
+    assert chat.slack.card.text.startswith("Run 1 · Succeeded")
 
 
 async def test_card_with_a_lost_post_response_is_found_among_other_messages(chat: Chat):
@@ -52,7 +52,7 @@ async def test_card_with_a_lost_post_response_is_found_among_other_messages(chat
     await retry_deliveries(chat)
     assert count_cards(chat) == 6
     await chat.press("approve", "U0OLGA", message=ours)
-    assert ours.text.startswith("Succeeded")
+    assert ours.text.startswith("Run 1 · Succeeded")
 
 
 async def test_thread_reply_whose_post_response_was_lost_is_posted_once(chat: Chat):
@@ -60,7 +60,9 @@ async def test_thread_reply_whose_post_response_was_lost_is_posted_once(chat: Ch
     chat.slack.unheard = 1
     await chat.press("approve", "U0OLGA")
     await retry_deliveries(chat)
-    assert [one.text.split(":")[0] for one in chat.slack.posted if one.thread] == ["Succeeded"]
+    assert [one.text.split(":")[0] for one in chat.slack.posted if one.thread] == [
+        "Run 1 · Succeeded"
+    ]
 
 
 async def test_direct_message_with_lost_responses_is_sent_once(chat: Chat):

@@ -89,7 +89,7 @@ async def test_slack_outage_of_six_hours_delays_no_run_and_loses_no_result(
     for run in (before, *during):
         [card] = [one for one in shown if f"Run {run.id} " in one.words]
         ends = {State.SUCCEEDED: "Succeeded", State.STALE: "Stale", State.PENDING: "Needs"}
-        assert card.text.startswith(ends[chat.run(run.id).state]), card.text
+        assert card.text.startswith(f"Run {run.id} · {ends[chat.run(run.id).state]}"), card.text
 
 
 async def test_ten_thousand_updates_become_one_message_per_run_within_the_rate_limit(
@@ -180,5 +180,5 @@ async def test_old_runs_do_not_delay_new_messages_when_slack_is_connected(chat: 
     await request_in_thread(chat, "on")
     await chat.settle()
     posted = [args for call, args in chat.slack.calls if call.startswith("chat.post")]
-    assert [args["text"].partition(":")[0] for args in posted] == ["Needs approval"]
+    assert [args["text"].partition(":")[0] for args in posted] == ["Run 17 · Needs approval"]
     assert count_undelivered(chat) == 0

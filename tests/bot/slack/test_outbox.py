@@ -76,7 +76,7 @@ async def test_no_changes_message_is_sent_directly_where_the_bot_is_not_in_the_c
     await chat.type("toy set lb1 lamp off", channel="C0SECRET")
     [message] = chat.slack.posted
     assert message.channel == "D0DORA"
-    assert message.text.startswith("No changes")
+    assert message.text.startswith("Run 1 · No changes")
 
 
 async def test_web_request_is_posted_in_the_default_channel(harness: Harness):
@@ -92,7 +92,7 @@ async def test_deleted_card_is_posted_again(chat: Chat):
     chat.slack.posted.clear()
     await chat.type("approve 1 " + chat.run().short_digest, "U0OLGA")
     cards = [one for one in chat.slack.posted if not one.thread]
-    assert [card.text.split(":")[0] for card in cards] == ["Succeeded"]
+    assert [card.text.split(":")[0] for card in cards] == ["Run 1 · Succeeded"]
 
 
 async def test_button_of_a_replaced_card_decides_nothing(chat: Chat):
@@ -133,7 +133,7 @@ async def test_slack_error_does_not_fail_the_run_and_the_card_is_retried(chat: C
     assert chat.run().state is State.SUCCEEDED
     make_deliveries_due(chat)
     await chat.settle()
-    assert chat.slack.posted[0].text.startswith("Succeeded")
+    assert chat.slack.posted[0].text.startswith("Run 1 · Succeeded")
 
 
 async def test_outbox_retry_delay_grows_with_each_failure(chat: Chat):
@@ -154,7 +154,7 @@ async def test_card_is_posted_as_text_when_slack_refuses_its_blocks(chat: Chat):
     chat.slack.refuse("chat.postMessage", "invalid_blocks")
     await chat.type(LAMP_ON)
     assert chat.slack.card.blocks == []
-    assert chat.slack.card.text.startswith("Needs approval")
+    assert chat.slack.card.text.startswith("Run 1 · Needs approval")
 
 
 async def test_card_is_retried_after_an_html_error_page_of_slack(chat: Chat):
@@ -164,7 +164,7 @@ async def test_card_is_retried_after_an_html_error_page_of_slack(chat: Chat):
     assert chat.slack.posted == []
     make_deliveries_due(chat)
     await chat.settle()
-    assert chat.slack.card.text.startswith("Needs approval")
+    assert chat.slack.card.text.startswith("Run 1 · Needs approval")
 
 
 async def test_unchanged_card_is_not_sent_again(chat: Chat):
@@ -196,7 +196,7 @@ async def test_outbox_claim_of_a_dead_worker_expires(chat: Chat):
     assert chat.slack.posted == []
     make_deliveries_due(chat)
     await chat.settle()
-    assert chat.slack.card.text.startswith("Needs approval")
+    assert chat.slack.card.text.startswith("Run 1 · Needs approval")
 
 
 async def test_message_claimed_by_a_dead_worker_is_sent_within_fifteen_seconds(chat: Chat):
@@ -214,7 +214,7 @@ async def test_message_claimed_by_a_dead_worker_is_sent_within_fifteen_seconds(c
     with chat.harness.database.transaction() as tx:
         tx.sql.exec_driver_sql("UPDATE outbox SET next_attempt_at = next_attempt_at - 15000000")
     await chat.settle()
-    assert chat.slack.card.text.startswith("Needs approval")
+    assert chat.slack.card.text.startswith("Run 1 · Needs approval")
 
 
 async def test_message_posted_by_a_dead_worker_is_not_posted_again(chat: Chat):
@@ -248,7 +248,7 @@ async def test_slow_outbox_worker_renews_its_lease(chat: Chat, monkeypatch: pyte
             await asyncio.wait([telling], timeout=0.05)
         await telling
         assert other.slack.posted == []
-    assert chat.slack.card.text.startswith("Needs approval")
+    assert chat.slack.card.text.startswith("Run 1 · Needs approval")
 
 
 async def test_outbox_worker_with_an_expired_lease_cannot_change_the_delivery(chat: Chat):
@@ -279,7 +279,7 @@ async def test_outbox_worker_releases_unsent_messages_at_shutdown(
         await until(lambda: any(call == "chat.postMessage" for call, _ in chat.slack.calls))
     async with open_chat(chat.harness) as other:
         await other.door.outbox.deliver_due()
-        assert other.slack.card.text.startswith("Needs approval")
+        assert other.slack.card.text.startswith("Run 1 · Needs approval")
 
 
 async def test_slow_planning_is_shown_and_updated_to_the_card(chat: Chat):
@@ -287,7 +287,7 @@ async def test_slow_planning_is_shown_and_updated_to_the_card(chat: Chat):
         answer = await chat.send(payloads.slash(LAMP_ON))
         assert answer.body == b""
         await until(lambda: chat.slack.posted)
-        assert chat.slack.card.text.startswith("Planning: toy set lb1 lamp on")
+        assert chat.slack.card.text.startswith("Run 1 · Planning: toy set lb1 lamp on")
         await asyncio.to_thread(chat.harness.run_queued_work)
         chat.door.outbox.wake_up()
         await until(lambda: chat.slack.card.buttons)
@@ -321,7 +321,7 @@ async def test_card_progress_is_updated_at_most_once_a_second(harness: Harness):
         await chat.type("toy set all lb1 on")
         await chat.press("approve", "U0OLGA")
         assert updates == [0, 1, 1, 2]
-        assert chat.slack.card.text.startswith("Succeeded")
+        assert chat.slack.card.text.startswith("Run 1 · Succeeded")
 
 
 async def test_messages_disable_slack_parsing_name_links_and_unfurling(chat: Chat):
@@ -378,8 +378,8 @@ async def test_waiting_card_is_posted_with_the_state_at_the_time_of_posting(chat
         await asyncio.to_thread(chat.harness.service.deny_run, 9, person="olga", reason="not now")
         await until(lambda: len(_texts_posted(chat)) >= 9)
     assert [text.partition(":")[0] for text in _texts_posted(chat)] == [
-        *["Needs approval"] * 8,
-        "Denied",
+        *[f"Run {number} · Needs approval" for number in range(1, 9)],
+        "Run 9 · Denied",
     ]
 
 

@@ -26,7 +26,7 @@ async def test_question_is_answered_in_its_thread_and_shown_on_the_card(chat: Ch
     card, question = chat.slack.posted
     assert question.thread == card.ts
     assert list_mentions(question.blocks) == ["U0DORA"]
-    assert "Olga Owner asked about run 1: Which ticket?" in _words(question)
+    assert "Run 1 · Olga Owner asked about toy set lb1 lamp on: Which ticket?" in _words(question)
     assert "Olga Owner asked: Which ticket?" in _words(card)
     assert set(card.buttons) == PENDING_BUTTONS | {"answer"}
     await chat.press("answer", "U0DORA", message=question)

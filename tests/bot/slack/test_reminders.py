@@ -38,7 +38,7 @@ async def test_reminder_is_sent_once_to_each_approver(chat: Chat):
     await _remind_after(chat, 40)
     messages = chat.slack.seen_in("C0OPS")
     assert len(messages) == before + 1
-    assert "Your approval is still needed: toy set lb1 lamp on" in messages[-1].words
+    assert "Run 1 · Your approval is still needed: toy set lb1 lamp on" in messages[-1].words
     assert "Adam Admin, Olga Owner" in messages[-1].words
     # The copies of the card ring; a mention beside them would ring twice.
     assert list_mentions(messages[-1].blocks) == []

@@ -3,7 +3,7 @@
 import json
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,13 +15,14 @@ from bot.db.break_glass import BreakGlass
 from bot.model.agents import AgentOrigin
 from bot.model.approvals import ApprovalRequirements
 from bot.model.run import RequestOrigin, State, StepRecord, StepState
+from bot.model.text import escape_to_one_line
 from bot.model.waiting import Waiting, WaitingFor
 from bot.slack import run_message
 from bot.slack.blocks import Message, escape_mrkdwn, preformatted
 from bot.slack.home import HomeContent, render_home
 from bot.slack.notifications import build_reminders
 from bot.slack.run_facts import Approver, SlackRunView, UsedGrant
-from bot.slack.run_forms import render_commands, render_plan_view
+from bot.slack.run_forms import render_details, render_plan_view
 from bot.slack.run_message import (
     align_table,
     render_card,
@@ -46,6 +47,7 @@ from tests.bot.slack.sample_views import (
     build_step,
     replace_facts,
 )
+from tests.bot.slack.web_api import iterate_buttons
 from tests.slack_emulator.blockkit import faults_of_blocks, faults_of_view
 from tests.slack_emulator.mrkdwn import Names, to_html, with_emoji
 
@@ -58,7 +60,8 @@ def words(message: Message) -> str:
 
 def buttons(message: Message) -> list[str]:
     actions = [block for block in message.blocks if block["type"] == "actions"]
-    return [button["action_id"] for block in actions for button in block["elements"]]
+    elements = [one for block in actions for one in block["elements"]]
+    return [name for element in elements for name, _ in iterate_buttons(element)]
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,7 @@ def test_follow_up_message_shows_the_report_and_whether_it_needs_attention(well:
     run = replace(build_run(State.SUCCEEDED), report=Report("scrubbed", healthy=well))
     message = render_follow_up(build_run_view(run))
     assert text in words(message)
-    assert f"{text}scrubbed" in message.text
+    assert message.text == f"Run 12 · {text}abusers clear lb1 203.0.113.9 – scrubbed"
 
 
 def test_sample_cards_cover_every_run_state():
@@ -109,18 +112,20 @@ LABELS = {
 
 
 @pytest.mark.parametrize("state", State)
-def test_card_title_and_notification_begin_with_the_state(state: State):
+def test_card_title_and_notification_begin_with_number_and_state(state: State):
     message = render_card(RUN_VIEWS[state.value])
-    assert message.text.startswith(f"{LABELS[state]}: abusers clear lb1 203.0.113.9 (the edge)")
+    heading = f"Run 12 · {LABELS[state]}: abusers clear lb1 203.0.113.9"
+    assert message.text.startswith(f"{heading} (the edge)")
     colour, first = message.blocks[0]["text"]["text"].split(" ", 1)
-    assert first == f"{LABELS[state]}: abusers clear lb1 203.0.113.9"
+    assert first == heading
     assert colour in "⚪🔵🟡🟢🟠🔴"
 
 
+PENDING = ["approve", "deny", "question", "reassign", "withdraw", "commands"]
 BUTTONS = {
-    State.PLANNED: ["withdraw"],
-    State.PENDING: ["approve", "deny", "question", "reassign", "withdraw"],
-    State.COUNTER_PROPOSED: ["accept", "withdraw"],
+    State.PLANNED: ["withdraw", "commands"],
+    State.PENDING: PENDING,
+    State.COUNTER_PROPOSED: ["accept", "withdraw", "commands"],
     State.QUEUED: ["withdraw", "stop", "commands"],
     State.STARTING: ["stop", "commands"],
     State.RUNNING: ["stop", "commands"],
@@ -146,10 +151,10 @@ def test_card_hides_commands_behind_a_button_after_the_decision(state: State):
     shown = words(render_card(run_view))
     assert "Forget 203.0.113.9" in shown
     assert "haproxyctl" not in shown
-    commands = " ".join(list_texts(render_commands(run_view)["blocks"]))
+    commands = " ".join(list_texts(render_details(run_view)["blocks"]))
     assert "haproxyctl clear table http key 203.0.113.9" in commands
     assert "haproxyctl set table http key 203.0.113.9" in commands
-    assert faults_of_view(render_commands(run_view)) == []
+    assert faults_of_view(render_details(run_view)) == []
 
 
 def test_card_of_a_check_with_problems_is_orange():
@@ -157,9 +162,13 @@ def test_card_of_a_check_with_problems_is_orange():
     assert (
         render_card(build_run_view(check))
         .blocks[0]["text"]["text"]
-        .startswith("🟠 Needs attention")
+        .startswith("🟠 Run 12 · Needs attention")
     )
-    assert render_card(RUN_VIEWS["succeeded"]).blocks[0]["text"]["text"].startswith("🟢 Succeeded")
+    assert (
+        render_card(RUN_VIEWS["succeeded"])
+        .blocks[0]["text"]["text"]
+        .startswith("🟢 Run 12 · Succeeded")
+    )
 
 
 def test_card_of_a_fan_out_counts_hosts_read_and_done():
@@ -176,13 +185,20 @@ def test_card_of_a_run_on_hold_names_the_freeze():
     freeze = Waiting(WaitingFor.FREEZE, "sale", "the edge", 1796104800000000)
     held = build_run(State.QUEUED, waiting=freeze)
     message = render_card(build_run_view(held))
-    assert message.blocks[0]["text"]["text"].startswith("🟡 On hold: abusers clear")
-    [status] = [one for one in message.blocks if "the edge is frozen until" in str(one)]
+    assert message.blocks[0]["text"]["text"].startswith("🟡 Run 12 · On hold: abusers clear")
+    [status] = [one for one in message.blocks if "he edge is frozen until" in str(one)]
     [date] = [part for part in walk_objects(status) if part.get("type") == "date"]
     assert (date["timestamp"], date["fallback"]) == (1796104800, "2026-12-01 06:00 UTC")
 
 
-def test_approval_card_shows_reason_plan_undo_digest_and_deadline():
+def test_freeze_without_an_end_in_slack_s_calendar_is_shown_in_utc():
+    freeze = Waiting(WaitingFor.FREEZE, "sale", "the edge", 32_472_144_000_000_000)
+    message = render_card(build_run_view(build_run(State.QUEUED, waiting=freeze)))
+    assert "2999-01-01 00:00 UTC" in words(message)
+    assert faults_of_blocks(list(message.blocks), surface="message") == []
+
+
+def test_approval_card_shows_reason_plan_and_deadline_and_details_the_rest():
     run = build_run()
     shown = words(render_card(build_run_view(run)))
     for expected in (
@@ -190,15 +206,18 @@ def test_approval_card_shows_reason_plan_undo_digest_and_deadline():
         "a customer called",
         "203.0.113.9 is marked since 09:12",
         "haproxyctl clear table http key 203.0.113.9",
-        "haproxyctl set table http key 203.0.113.9",
         "marked",
         "not marked",
         "It may be marked again at once.",
         "0 of 1 approval from the owners of the edge",
-        f"plan {run.digest[:10]}",
+        "can be undone",
         "<!date^1700028800^",
     ):
         assert expected in shown
+    details = " ".join(list_texts(render_details(build_run_view(run))["blocks"]))
+    for expected in ("haproxyctl set table http key 203.0.113.9", f"plan {run.digest[:10]}"):
+        assert expected not in shown
+        assert expected in details
 
 
 def test_card_shows_the_person_an_agent_acts_for_and_that_it_wrote_the_reason():
@@ -209,6 +228,46 @@ def test_card_shows_the_person_an_agent_acts_for_and_that_it_wrote_the_reason():
     assert "by an agent" in shown
     assert "Reason written by an agent" in shown
     assert "Reason written" not in words(render_card(build_run_view()))
+
+
+LINKS: Sequence[tuple[str, Sequence[str]]] = (
+    # What is typed, and the addresses in it that are links.
+    (
+        "see https://tickets.example.com/browse/OPS-7?x=1#top.",
+        ["https://tickets.example.com/browse/OPS-7?x=1#top"],
+    ),
+    (
+        "(http://wiki.example.com/a_b/), https://x.example:8443",
+        ["http://wiki.example.com/a_b/", "https://x.example:8443"],
+    ),
+    (
+        "<https://evil.example|https://lb1.example.com>",
+        ["https://evil.example", "https://lb1.example.com"],
+    ),
+    ("https://lb1.example.com@evil.example/ https://a:b@evil.example", []),
+    ("javascript:alert(1) ftp://x.example slack://open file:///etc/passwd //x.example", []),
+    ("https://bücher.example https://.\u202eexample", []),
+    ("https://…", []),
+)
+
+
+@pytest.mark.parametrize(("reason", "urls"), LINKS)
+def test_addresses_in_a_reason_are_links_that_show_where_they_lead(
+    reason: str, urls: Sequence[str]
+):
+    message = render_card(build_run_view(build_run(reason=reason)))
+    links = [part for part in walk_objects(message.blocks) if part.get("type") == "link"]
+    assert [one["url"] for one in links] == [*urls]
+    assert all(one["text"] == one["url"] for one in links)
+    assert escape_to_one_line(reason) in "".join(list_texts(message.blocks))
+    assert faults_of_blocks(list(message.blocks), surface="message") == []
+
+
+def test_reason_of_an_agent_has_no_links():
+    origin = RequestOrigin("mcp", agent=AgentOrigin("adam", "dora", "client 1"))
+    run = build_run(reason="see https://evil.example/x", origin=origin)
+    kinds = [part.get("type") for part in walk_objects(render_card(build_run_view(run)).blocks)]
+    assert "link" not in kinds
 
 
 def test_card_mentions_those_who_can_approve():
@@ -246,12 +305,11 @@ def test_card_reports_that_no_one_can_approve():
 )
 def test_plan_too_long_for_slack_has_no_approve_button_and_links_to_its_page(proposal: Any):
     message = render_card(build_run_view(build_run(proposal=proposal)))
-    assert buttons(message) == ["deny", "question", "reassign", "withdraw"]
+    assert buttons(message) == PENDING[1:]
     assert faults_of_blocks(list(message.blocks), surface="message") == []
     assert [
         part["url"] for part in walk_objects(message.blocks) if part.get("type") == "link"
     ] == [PAGE]
-    assert f"plan {proposal.digest[:10]}" in words(message)
 
 
 def test_without_the_length_check_a_plan_too_long_for_slack_can_be_approved(
@@ -260,7 +318,7 @@ def test_without_the_length_check_a_plan_too_long_for_slack_can_be_approved(
     monkeypatch.setattr(run_message, "can_show_plan", _always)
     proposal = build_plan(*(build_step(command=Shell(("x" * 800,))) for _ in range(9)))
     message = render_card(build_run_view(build_run(proposal=proposal)))
-    assert buttons(message) == ["approve", "deny", "question", "reassign", "withdraw"]
+    assert buttons(message) == PENDING
     assert len(words(message)) > run_message._MAX_CHARACTERS  # pyright: ignore[reportPrivateUsage] - what it held to
 
 
@@ -271,7 +329,7 @@ def _always(_proposal: object) -> bool:
 def test_plan_at_the_length_limit_is_shown_whole_with_approve_button():
     steps = [build_step(title=f"Step {n}", command=Shell((f"{n}" * 150,))) for n in range(10, 22)]
     message = render_card(build_run_view(build_run(proposal=build_plan(*steps, notes=()))))
-    assert buttons(message) == ["approve", "deny", "question", "reassign", "withdraw"]
+    assert buttons(message) == PENDING
     for step in steps:
         assert str(step.command) in words(message)
 
@@ -293,7 +351,8 @@ def test_button_value_holds_only_run_number_and_digest():
         for part in walk_objects(render_card(build_run_view(run)).blocks)
         if "value" in part
     ]
-    assert values == [f"12:{run.digest[:10]}"] * 5
+    plan = f"12:{run.digest[:10]}"
+    assert values == [plan] * 3 + [f"{name}:{plan}" for name in PENDING[3:]]
 
 
 def test_block_id_of_buttons_changes_with_the_run_version():
@@ -315,7 +374,7 @@ def test_card_digest_is_equal_for_the_same_run_state():
 def test_denied_card_names_approver_and_reason_in_one_sentence():
     message = render_card(RUN_VIEWS["denied"])
     assert message.text.endswith("(the edge) – Olga Owner denied it: not today")
-    assert ": Olga Owner denied it: not today" in words(message)
+    assert "Olga Owner denied it: not today" in words(message)
 
 
 def test_undo_button_is_on_succeeded_runs_that_are_no_undo():
@@ -329,7 +388,7 @@ def test_undo_button_is_on_succeeded_runs_that_are_no_undo():
 
 def test_check_report_is_one_message_with_an_aligned_table():
     message = render_card(build_run_view(build_check(build_report())))
-    assert message.text.startswith("Needs attention: abusers show")
+    assert message.text.startswith("Run 12 · Needs attention: abusers show")
     assert "address       since\n203.0.113.9   09:12\n203.0.113.10  10:01" in words(message)
     assert "203.0.113.9 is marked on lb1" in words(message)
 
@@ -386,6 +445,8 @@ def list_foreign_markup(message: Message) -> list[str]:
         kind = part.get("type")
         if kind == "mrkdwn":
             marked.append(part["text"])
+        if kind == "link" and part["url"] == part["text"] == "http://evil.example":
+            continue  # It leads where it says.
         if kind in {"user", "link", "broadcast", "usergroup", "channel"}:
             target = part.get("user_id") or part.get("url")
             if target not in {"U0DORA", "U0OLGA", "U0ADAM", PAGE}:

@@ -153,7 +153,7 @@ async def test_refused_unfurl_is_dropped_and_the_others_are_updated(chat: Chat):
     chat.slack.refuse("chat.unfurl", "cannot_unfurl_message")
     await chat.type("deny 1 not today", "U0OLGA")
     assert [ts for _, ts, _ in chat.slack.unfurled] == [first, second, second]
-    assert chat.slack.card.text.startswith("Denied")
+    assert chat.slack.card.text.startswith("Run 1 · Denied")
 
 
 async def test_an_unfurl_is_retried_while_slack_limits_the_rate(chat: Chat):

@@ -1,7 +1,7 @@
 """A small Slack Web API on loopback that records calls and validates them as Slack does."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +12,15 @@ from tests.bot.slack import schema_check
 from tests.bot.slack.json_walk import list_texts
 from tests.policies import TEAM
 from tests.slack_emulator.blockkit import faults_of_blocks, faults_of_view
+
+
+def iterate_buttons(element: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield what a button does and the button; of a menu, each of its entries as a button."""
+    if element["type"] != "overflow":
+        yield element["action_id"], element
+    for option in element.get("options", ()):
+        action, _, value = option["value"].partition(":")
+        yield action, option | {"value": value, "menu": element["action_id"]}
 
 
 @dataclass
@@ -28,9 +37,13 @@ class Posted:
 
     @property
     def buttons(self) -> dict[str, dict[str, Any]]:
-        actions = [block for block in self.blocks if block["type"] == "actions"]
+        """Its buttons, and what its menus offer, by what they do."""
         return {
-            element["action_id"]: element for block in actions for element in block["elements"]
+            name: element
+            for block in self.blocks
+            if block["type"] == "actions"
+            for element in block["elements"]
+            for name, element in iterate_buttons(element)
         }
 
     @property
