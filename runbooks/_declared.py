@@ -348,6 +348,8 @@ class PageSource:
     @cached_property
     def declaration(self) -> Declaration:
         """The page, checked as a whole. Raises PageError."""
+        if questions := self.page.list_questions():
+            raise questions[0]
         declaration = self._builder.build()
         vars(self.module).update(declaration.connectors)
         if declaration.rules:

@@ -28,6 +28,7 @@ _RUNNERS = re.compile(
     r"nohup|timeout|nice|ionice|stdbuf|script|watch|parallel|flock|ssh|scp|sftp|g?awk|mawk|"
     r"python[0-9.]*|perl|ruby|node|lua|php[0-9.]*|tclsh|expect|find|eval|exec|systemd-run|at|batch"
 )
+_HERE_DOCUMENT = re.compile(r"(?<!<)<<-?\s*[\\'\"A-Za-z_]")
 _PLACEHOLDER = re.compile(r"\{([a-z][a-z0-9_]*)\}")
 _PROGRAM = re.compile(r"(/[A-Za-z0-9_.-]+)*/?[A-Za-z0-9_.-]+")
 _ROOT_PROGRAM = re.compile(r"(/[A-Za-z0-9_.-]+)+")
@@ -220,6 +221,8 @@ def _fill_stdin(stdin: WordTemplate, given: Mapping[str, object]) -> str:
 
 def make_script(name: str, lines: str, argument_count: int) -> Script:
     """Return a script of a page. Raises ValueError."""
+    if _HERE_DOCUMENT.search(lines):
+        raise ValueError("a here-document (<<) cannot be sent as one line: use printf")
     script = Script(name, lines.rstrip("\n"), argument_count)
     if not script.line:
         raise ValueError("the script is empty")

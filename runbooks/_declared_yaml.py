@@ -27,6 +27,7 @@ _MAX_DEPTH = 16
 _NULL = frozenset({"", "~", "null"})
 _BOOLEANS = {"true": True, "false": False}
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
+_QUESTION = re.compile(r"\bTODO\b")
 
 
 class PageError(ValueError):
@@ -38,10 +39,10 @@ class PageError(ValueError):
 
 
 @dataclass(frozen=True)
-class Page:
-    """The content of a page, and where each part begins."""
+class Document:
+    """The content of a file of YAML, and where each part begins."""
 
-    data: Mapping[str, Any]
+    data: Any
     places: Mapping[KeyPath, tuple[int, int]]
 
     def make_error(self, path: KeyPath, message: str) -> PageError:
@@ -50,21 +51,60 @@ class Page:
             path = path[:-1]
         return PageError(message, *self.places[path])
 
+    def list_questions(self) -> list[PageError]:
+        """Return what a draft still asks: each text with the word TODO."""
+        return [
+            self.make_error(path, f"{_name(path)} is not answered yet: {_shorten(text)}")
+            for path, text in _iterate_texts(self.data, ())
+            if _QUESTION.search(text)
+        ]
+
+
+class Page(Document):
+    """The content of a page, which is a mapping."""
+
+    data: Mapping[str, Any]
+
+
+def _iterate_texts(value: object, path: KeyPath) -> Iterator[tuple[KeyPath, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, dict):
+        for key, each in cast("dict[str, object]", value).items():
+            yield from _iterate_texts(each, (*path, key))
+    elif isinstance(value, list):
+        for at, each in enumerate(cast("list[object]", value)):
+            yield from _iterate_texts(each, (*path, at))
+
+
+def _shorten(text: str) -> str:
+    return "replace TODO" if text == "TODO" else " ".join(text.split())[:300]
+
+
+def _name(path: KeyPath) -> str:
+    """Return the last key of a path."""
+    return next((each for each in reversed(path) if isinstance(each, str)), "the page")
+
 
 def read_page(content: bytes) -> Page:
     """Return the content of a page. Raises PageError."""
-    if len(content) > MAX_BYTES:
-        raise PageError(f"the file has more than {MAX_BYTES // 1024} KiB: split it")
+    document = read_document(content, MAX_BYTES)
+    if not isinstance(document.data, dict):
+        raise PageError("must be a mapping that starts with a key such as words:")
+    return Page(cast("dict[str, Any]", document.data), document.places)
+
+
+def read_document(content: bytes, max_bytes: int) -> Document:
+    """Return the content of a file of YAML, or of JSON. Raises PageError."""
+    if len(content) > max_bytes:
+        raise PageError(f"the file has more than {max_bytes // 1024} KiB: split it")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PageError("is not UTF-8: save it as UTF-8", line) from None
     builder = _Builder(_iterate_events(text))
-    data = builder.build_document()
-    if not isinstance(data, dict):
-        raise PageError("must be a mapping that starts with a key such as words:")
-    return Page(cast("dict[str, Any]", data), builder.places)
+    return Document(builder.build_document(), builder.places)
 
 
 def _iterate_events(text: str) -> Iterator[Any]:

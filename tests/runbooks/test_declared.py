@@ -222,6 +222,12 @@ def test_pages_that_come_with_keyturn_have_nothing_to_lint():
         ("type: number", "type: numeral", "must be one of 'number'"),
         ("  value: {", "  words: {", "words cannot be the name of a field"),
         ("  now: {", "  value: {", "value is there twice: choose another name"),
+        ("is {now}", "is TODO", "current_state is not answered yet: swappiness is TODO"),
+        (
+            'run: [/usr/sbin/sysctl, -w, "vm.swappiness={value}"]',
+            'script: "cat <<EOF"',
+            "a here-document (<<) cannot be sent as one line",
+        ),
     ],
 )
 def test_page_with_an_error_is_refused_with_its_place(before: str, after: str, problem: str):

@@ -24,6 +24,8 @@ _NO_UNDO = re.compile(r"NoUndo\(\s*f?\"")
 def lint_runbook(runbook: type[AnyRunbook]) -> list[str]:
     """Return the problems of a runbook, each with what to do."""
     try:
+        if is_declared(runbook) and (open_ones := get_source(runbook).page.list_questions()):
+            return [*map(str, open_ones)]
         check_page(runbook)
     except PageError as error:
         return [str(error)]

@@ -1,0 +1,21 @@
+"""Make drafts of declared runbooks from the job files of other tools.
+
+`sources.py` reads a file as data with the line of each value, `rundeck.py`, `ansible.py` and
+`semaphore.py` understand what it says, `shell_lines.py` and `changes.py` turn a step into a typed
+one, and `drafts.py` writes the pages.
+"""
+
+from bot.cli.command_table import CommandEntry
+from bot.feature import Feature
+
+FEATURE = Feature(
+    "importing",
+    commands=[
+        CommandEntry(
+            "import",
+            "bot.features.importing.commands:import_commands",
+            "Make drafts of runbooks from jobs of Rundeck, Ansible, AWX and Semaphore.",
+            section="Runbooks",
+        )
+    ],
+)

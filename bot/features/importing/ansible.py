@@ -1,0 +1,480 @@
+"""Playbooks and task files of Ansible, which AWX and Semaphore run too.
+
+Format: https://docs.ansible.com/ansible/latest/reference_appendices/playbooks_keywords.html
+"""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from bot.features.importing import changes, shell_lines
+from bot.features.importing.ansible_modules import MODULES, Given
+from bot.features.importing.drafts import Draft, Kind, Origin, Unclear, make_name, mark
+from bot.features.importing.pages import Imported, Pages, make_fields
+from bot.features.importing.sources import (
+    SourceError,
+    as_list,
+    as_mapping,
+    is_list,
+    is_list_of_mappings,
+    is_mapping,
+    is_true,
+    read_bytes,
+    read_yaml,
+)
+from runbooks._declared_yaml import Document, KeyPath
+
+_VALUE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
+# A name of its own, and neither a fact of a host nor what a loop or the inventory has.
+_SIMPLE = re.compile(r"(?!(?:ansible|group|hostvars|item|omit|role|play)(?:_|s?\b))[A-Za-z_]\w*")
+_LINES = frozenset({"command", "shell", "raw"})
+_FREE = _LINES | {"script"}
+# Keys of a task that are no module.
+_KEYWORDS = frozenset(
+    """
+    name tags register changed_when failed_when become become_user become_method become_flags when
+    notify with_items loop loop_control ignore_errors args vars environment delegate_to run_once
+    listen no_log check_mode diff retries delay until async poll any_errors_fatal block rescue
+    always local_action action ignore_unreachable throttle collections module_defaults connection
+    remote_user sudo sudo_user with_dict with_fileglob with_together with_nested with_sequence
+    with_subelements with_first_found with_indexed_items
+    """.split()  # noqa: SIM905 - fifty names are easier to read this way
+)
+_LISTS = ("pre_tasks", "tasks", "post_tasks")
+_NO_CHANGE: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("debug", "assert", "fail", "pause", "wait_for", "meta", "ping", "setup", "stat",
+         "wait_for_connection", "gather_facts", "slurp", "find", "service_facts",
+         "package_facts"),
+        "it changes nothing on the host",
+    ),
+    **dict.fromkeys(
+        ("set_fact", "include_vars", "register", "add_host", "group_by"),
+        "it only computes values: write them under `state`",
+    ),
+}  # fmt: skip
+_FURTHER = frozenset(
+    ["include", "include_tasks", "import_tasks", "include_role", "import_role", "import_playbook"]
+)
+
+
+@dataclass
+class _Play:
+    """What holds for the tasks of a play."""
+
+    file: Path
+    pages: Pages
+    values: dict[str, str]
+    """Values of the play, and names of those of a request with a mark around them."""
+    unknown: dict[str, str]
+    """The values that a request has to bring, by their names in the file."""
+    notified: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    """The conditions under which a handler runs; "" for one that no page can know."""
+    root: bool = False
+    lists: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+
+
+@dataclass
+class _Task:
+    line: int
+    name: str
+    module: str
+    given: dict[str, Any]
+    """The arguments of the module; `_` is a free line."""
+    raw: Mapping[str, Any]
+    values: Mapping[str, str]
+
+
+def import_ansible(file: Path, taken: set[str], name: str = "") -> list[Imported]:
+    """Return the drafts of a playbook, or of a list of tasks. Raises SourceError."""
+    document = read_yaml(file, read_bytes(file))
+    items = document.data
+    if not is_list_of_mappings(items):
+        raise SourceError(f"{file}: line 1: is not a playbook: a list of plays, or of tasks")
+    plays = [
+        (at, one)
+        for at, one in enumerate(as_list(items))
+        if "hosts" in one or "import_playbook" in one
+    ]
+    title = name or file.stem.replace("main", file.absolute().parent.parent.name)
+    if not plays:
+        return [_import_tasks(file, document, title, items).finish(taken)]
+    found: list[Imported] = []
+    for number, (at, raw) in enumerate(plays, start=1):
+        known = str(raw.get("name") or "")
+        shown = known or (title if len(plays) == 1 else f"{title} play{number}")
+        found.append(_import_play(file, document, (at,), shown, raw).finish(taken))
+    return found
+
+
+def _import_tasks(file: Path, document: Document, title: str, tasks: list[Any]) -> Pages:
+    play = _make_play(file, title, {})
+    for at, each in enumerate(tasks):
+        _import_task(play, document, (at,), each)
+    return play.pages
+
+
+def _import_play(
+    file: Path, document: Document, path: KeyPath, title: str, raw: dict[str, Any]
+) -> Pages:
+    play = _make_play(file, title, raw.get("vars") or {})
+    play.root = is_true(raw.get("become", raw.get("sudo")))
+
+    def find_origin(name: str) -> Origin:
+        return Origin(file, document.make_error((*path, name), "").line, name)
+
+    if "import_playbook" in raw:
+        reason = "import that file too"
+        play.pages.leave_out(find_origin("import_playbook"), reason, is_setting=True)
+    for name, reason in (
+        ("roles", "import tasks/main.yml of each role too, before this one"),
+        ("vars_files", "their values are not read: write those of a host where the draft asks"),
+        ("vars_prompt", "the request has fields: the draft asks for their values"),
+        ("strategy", "a request for several hosts is one for each"),
+        ("serial", "a request for several hosts is one for each"),
+    ):
+        if name in raw:
+            play.pages.leave_out(find_origin(name), reason, is_setting=True)
+    for name in _LISTS:
+        for at, each in enumerate(_list(file, document, (*path, name), raw.get(name))):
+            _import_task(play, document, (*path, name, at), each)
+    for at, each in enumerate(_list(file, document, (*path, "handlers"), raw.get("handlers"))):
+        _import_handler(play, document, (*path, "handlers", at), each)
+    return play.pages
+
+
+def _list(file: Path, document: Document, path: KeyPath, value: object) -> list[Any]:
+    if value is not None and not is_list_of_mappings(value):
+        line = document.make_error(path, "").line
+        raise SourceError(f"{file}: line {line}: {path[-1]} is not a list of tasks")
+    return as_list(value)
+
+
+def _make_play(file: Path, title: str, given: object) -> _Play:
+    raw = as_mapping(given)
+    values = {
+        name: str(value)
+        for name, value in raw.items()
+        if isinstance(value, str | int) and not isinstance(value, bool) and "{{" not in str(value)
+    }
+    unknown = {"inventory_hostname": "host", "inventory_hostname_short": "host"}
+    fields: dict[str, dict[str, Any]] = {}
+    pages = Pages(title, f"{title[:150]}.", file, fields)
+    lists = {name: as_list(value) for name, value in raw.items() if is_list(value)}
+    return _Play(file, pages, values, unknown, lists=lists)
+
+
+def _iterate_texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    for each in (*as_mapping(value).values(), *as_list(value)):
+        yield from _iterate_texts(each)
+
+
+def _import_task(play: _Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:
+    line = document.make_error(path, "").line
+    if "block" in raw:
+        for name in ("block", "always"):
+            for at, each in enumerate(_list(play.file, document, (*path, name), raw.get(name))):
+                own = {key: raw[key] for key in ("when", "become") if key in raw}
+                _import_task(play, document, (*path, name, at), {**own, **each})
+        if "rescue" in raw:
+            reason = "Keyturn stops at a step that fails, and offers the undo of those before"
+            play.pages.leave_out(Origin(play.file, line, "rescue"), reason, is_setting=True)
+        return
+    modules = [key for key in raw if key not in _KEYWORDS]
+    if len(modules) != 1:
+        _ask(play, Origin(play.file, line, str(raw.get("name") or "task")), "it has no one module")
+        return
+    module = modules[0]
+    name = str(raw.get("name") or module)
+    origin = Origin(play.file, line, " ".join(name.split())[:120])
+    try:
+        items = _list_items(play, raw)
+        tasks = [_make_task(play, line, name, module, raw, item) for item in items]
+    except Unclear as unclear:
+        _import_unclear(play, origin, module, str(unclear))
+        return
+    _carry_tasks(play, origin, module.rpartition(".")[2], tasks)
+
+
+def _import_unclear(play: _Play, origin: Origin, module: str, reason: str) -> None:
+    short = module.rpartition(".")[2]
+    if short in _NO_CHANGE:
+        play.pages.leave_out(origin, _NO_CHANGE[short])
+    else:
+        _ask(play, origin, reason, f"what the module {short} did at line {origin.line}")
+
+
+def _ask(play: _Play, origin: Origin, reason: str, what: str = "") -> None:
+    play.pages.ask(origin, reason, what or f"what the task of line {origin.line} did")
+
+
+def _list_items(play: _Play, raw: Mapping[str, Any]) -> list[object]:
+    loops = [key for key in raw if key == "loop" or key.startswith("with_")]
+    if not loops:
+        return [None]
+    items = raw[loops[0]]
+    if isinstance(items, str) and (name := _VALUE.fullmatch(items.strip())):
+        items = play.lists.get(name[1], items)
+    is_known = loops[0] in ("loop", "with_items") and is_list(items)
+    if not is_known or any("{{" in text for text in _iterate_texts(items)):
+        raise Unclear("it loops over values that are not in the file")
+    return as_list(items)
+
+
+def _make_task(
+    play: _Play, line: int, name: str, module: str, raw: Mapping[str, Any], item: object
+) -> _Task:
+    values = dict(play.values)
+    if is_mapping(item):
+        values |= {f"item.{key}": str(value) for key, value in as_mapping(item).items()}
+    elif item is not None:
+        values["item"] = str(item)
+    short = module.rpartition(".")[2]
+    given = raw[module]
+    if isinstance(given, str | int) or given is None:
+        given = _split_arguments(short, str(given or ""))
+    if not is_mapping(given):
+        raise Unclear(f"the arguments of {short} are not a mapping")
+    found = {**as_mapping(raw.get("args")), **as_mapping(given)}
+    given = {key: _fill(play, value, values) for key, value in found.items()}
+    return _Task(line, name, short, given, raw, values)
+
+
+def _split_arguments(module: str, text: str) -> dict[str, Any]:
+    """Return the arguments of `module: a=1 b=2`; those of a command have its line as `_`."""
+    text = _VALUE.sub(r"{{\1}}", text)
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    if module in _FREE:
+        names = "creates|removes|chdir|executable|warn|stdin"
+        found = dict(re.findall(rf"(?:^|\s)({names})=(\S+)", text))
+        return {**found, "_": re.sub(rf"(?:^|\s)({names})=\S+", "", text).strip()}
+    if not all("=" in word for word in words):
+        return {"_": text}
+    return dict(word.split("=", 1) for word in words)
+
+
+def _fill(play: _Play, value: Any, values: Mapping[str, str]) -> Any:
+    """Return a value with what the file knows, and with marks for what a request brings."""
+    if is_list(value):
+        return [_fill(play, each, values) for each in as_list(value)]
+    if not isinstance(value, str):
+        return value
+    if "{%" in value:
+        raise Unclear("it has a template with logic")
+
+    def fill(found: re.Match[str]) -> str:
+        name = found[1]
+        if name in values:
+            return values[name]
+        if _SIMPLE.fullmatch(name) and name not in play.unknown:
+            play.unknown[name] = make_name(name)
+            play.pages.fields |= make_fields([(name, {})])
+        if name in play.unknown:
+            return mark(play.unknown[name])
+        raise Unclear(f"it computes a value: {found[0][:80]}")
+
+    return _VALUE.sub(fill, value)
+
+
+def _carry_tasks(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
+    raw: Mapping[str, Any] = tasks[0].raw if tasks else {}
+    if not tasks or module in _NO_CHANGE:
+        play.pages.leave_out(origin, _NO_CHANGE.get(module, "it loops over no values"))
+    elif _changes_nothing(module, raw):
+        play.pages.leave_out(origin, "it only reads, and its result is used by other tasks")
+    elif reason := _find_no_meaning(module, raw):
+        what = f"what the module {module} did at line {origin.line}"
+        _notify(play, raw, [""])
+        _ask(play, origin, reason, what)
+    elif module in _LINES:
+        for task in tasks:
+            _carry_code(play, origin, task)
+    elif module == "apt" and _has_no_package(tasks):
+        play.pages.carry_code(origin, "apt-get update", root=True)
+    elif _is_restart(play, tasks[0]):
+        verb = str(tasks[0].given["state"]).removesuffix("ed")
+        note = f"Keyturn has it: request `service {verb} HOST {tasks[0].given.get('name')}`"
+        play.pages.add_outcome(Kind.TYPED, origin, note)
+    else:
+        _carry_typed(play, origin, module, tasks)
+
+
+def _find_no_meaning(module: str, raw: Mapping[str, Any]) -> str:
+    """Return why a task has no plain meaning; "" for one that may have."""
+    if module in _FURTHER:
+        return "it includes another file: import that one too"
+    if "delegate_to" in raw or "local_action" in raw:
+        return "it runs on another host"
+    if module not in _LINES and module not in MODULES:
+        return f"the module {module} has no plain meaning here"
+    return ""
+
+
+def _is_restart(play: _Play, task: _Task) -> bool:
+    """Return whether a task is a handler in a file of its own, which restarts a service."""
+    return "handlers" in play.file.parts and task.given.get("state") in ("restarted", "reloaded")
+
+
+def _has_no_package(tasks: Sequence[_Task]) -> bool:
+    given = tasks[0].given
+    return is_true(given.get("update_cache")) and not given.keys() & {
+        "name",
+        "pkg",
+        "package",
+        "upgrade",
+    }
+
+
+def _changes_nothing(module: str, raw: Mapping[str, Any]) -> bool:
+    is_read = str(raw.get("changed_when", "")).lower() in ("false", "no")
+    return is_read and module in _FREE
+
+
+def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
+    conditions: list[str] = []
+    question = _describe_condition(tasks[0].raw) if tasks else ""
+    is_package = module in ("apt", "yum", "dnf")
+
+    def fill(text: str) -> str:
+        return str(_fill(play, text, play.values))
+
+    def carry(draft: Draft, task: _Task) -> None:
+        before = len(draft.steps)
+        MODULES[module](draft, origin, Given(play.file, task.given, fill))
+        for _, _, step in draft.steps[before:]:
+            conditions.append("" if question else step["when"])
+            if question:
+                step["when"] = f"TODO: Ansible asked {question}. Add it to: {step['when']}"[:1000]
+
+    try:
+        if "ignore_errors" in tasks[0].raw:
+            raise Unclear("it ignores errors")
+        for task in _split_packages(tasks) if is_package else tasks:
+            play.pages.carry(
+                origin, lambda draft, task=task: carry(draft, task), is_package=is_package
+            )
+    except Unclear as unclear:
+        _ask(play, origin, str(unclear), f"what the module {module} did at line {origin.line}")
+        _notify(play, tasks[0].raw, [""])
+        return
+    note = f"the draft asks at this step for the condition {question}" if question else ""
+    play.pages.add_outcome(Kind.TYPED, origin, note)
+    _notify(play, tasks[0].raw, conditions)
+
+
+def _split_packages(tasks: Sequence[_Task]) -> Iterator[_Task]:
+    """Yield a task for each package, since each has an undo of its own."""
+    for task in tasks:
+        key = next((key for key in ("name", "pkg", "package") if key in task.given), "")
+        given = task.given.get(key, "")
+        names = as_list(given) if is_list(given) else str(given).split(",")
+        for name in names:
+            yield replace(
+                task, given={**task.given, key: str(name).strip()} if key else task.given
+            )
+
+
+def _describe_condition(raw: Mapping[str, Any]) -> str:
+    if "when" not in raw:
+        return ""
+    when = raw["when"]
+    shown = " and ".join(map(str, as_list(when) or [when]))
+    return " ".join(shown.split())[:300]
+
+
+def _notify(play: _Play, raw: Mapping[str, Any], conditions: Sequence[str]) -> None:
+    names = raw.get("notify")
+    if not names:
+        return
+    page = str(len(play.pages.drafts))
+    for name in as_list(names) or [names]:
+        known = play.notified.setdefault(str(name).lower(), [])
+        known += [f"{page}:{one}" if one else "" for one in conditions]
+
+
+def _carry_code(play: _Play, origin: Origin, task: _Task) -> None:
+    given = dict(task.given)
+    code = str(given.pop("_", given.pop("cmd", "")) or " ".join(given.pop("argv", [])))
+    root = is_true(task.raw.get("become", play.root)) and "become_user" not in task.raw
+    _notify(play, task.raw, [""])
+    if "become_user" in task.raw:
+        _ask(play, origin, f"it runs as {task.raw['become_user']}", f"the line {code[:200]}")
+        return
+    path = str(given.pop("chdir", ""))
+    creates, removes = str(given.pop("creates", "")), str(given.pop("removes", ""))
+    given.pop("warn", None)
+    if set(given) - {"executable"} or not code:
+        _ask(play, origin, "its arguments are not read", f"the line {code[:200]}")
+        return
+    notes = [f"Ansible ran it in {path}" * bool(path), _describe_condition(task.raw)]
+    code = f"cd {shlex.quote(path)} && {code}" if path else code
+    if creates or removes:
+        _carry_guarded(play, origin, code, creates, removes, root=root)
+        return
+    note = "; ".join(filter(None, notes))
+    play.pages.carry_code(origin, code, root=root, note=note)
+
+
+def _carry_guarded(
+    play: _Play, origin: Origin, code: str, creates: str, removes: str, *, root: bool
+) -> None:
+    """Carry a line over whose effect is that a file is there, or is gone."""
+
+    def carry(draft: Draft) -> None:
+        path = creates or removes
+        changes.carry_file(draft, origin, path, {})
+        _, _, guard = draft.steps.pop()
+        when = guard["when"] if creates else guard["when"].replace("==", "!=")
+        shell_lines.carry_blind(draft, origin, code, root=root)
+        _, comment, step = draft.steps.pop()
+        step |= {"when": when, "before": guard["before"], "after": f"{path} is there"}
+        if removes:
+            step |= {"before": f"{path} is there", "after": f"{path} is gone"}
+        draft.add_step(origin, step, comment)
+
+    try:
+        play.pages.carry(origin, carry)
+    except Unclear as unclear:
+        _ask(play, origin, str(unclear), f"the line {code[:200]}")
+        return
+    play.pages.add_outcome(Kind.BLIND, origin, "only the file that it creates or removes shows it")
+
+
+def _import_handler(play: _Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:
+    line = document.make_error(path, "").line
+    name = str(raw.get("name") or "")
+    origin = Origin(play.file, line, name or "handler")
+    names = [name, *([raw["listen"]] if isinstance(raw.get("listen"), str) else [])]
+    notified = [one for each in names for one in play.notified.get(each.lower(), [])]
+    if not notified:
+        play.pages.leave_out(origin, "no task that was carried over notifies it")
+        return
+    module = next((key for key in raw if key not in _KEYWORDS), "")
+    short = module.rpartition(".")[2]
+    page = f"{len(play.pages.drafts)}:"
+    try:
+        task = _make_task(play, line, name, module, raw, None)
+        state = str(task.given.get("state", ""))
+        if short not in ("service", "systemd") or state not in ("restarted", "reloaded"):
+            raise Unclear(f"the handler {name} does more than restart a service")
+        if not all(one.startswith(page) for one in notified):
+            raise Unclear("a task that notifies it has no condition that is known")
+        verb = state.removesuffix("ed")
+        conditions = [one.removeprefix(page) for one in notified]
+        service = str(task.given.get("name") or task.given.get("service"))
+        play.pages.carry(
+            origin,
+            lambda draft: changes.carry_restart(draft, origin, verb, service, conditions),
+        )
+    except (Unclear, KeyError) as unclear:
+        _ask(play, origin, str(unclear), f"what the handler {name} did")
+        return
+    play.pages.add_outcome(Kind.TYPED, origin, "if a step that notifies it is needed")

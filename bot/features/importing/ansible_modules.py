@@ -1,0 +1,222 @@
+"""Modules of Ansible with a plain meaning, and their arguments.
+
+Each argument has to be taken: a task with one that is not read has no plain meaning.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from bot.features.importing import changes
+from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
+from bot.features.importing.sources import SourceError, as_list, is_list, is_true, read_bytes
+
+# How it is done, not what.
+_NO_MEANING = frozenset({"validate", "backup", "update_cache", "cache_valid_time"})
+
+
+class Given:
+    """The arguments of a module, each of which has to be taken."""
+
+    def __init__(self, file: Path, given: Mapping[str, Any], fill: Callable[[str], str]) -> None:
+        self._file, self.fill = file, fill
+        self._given = {key: value for key, value in given.items() if key not in _NO_MEANING}
+
+    def take(self, *names: str, default: str = "") -> str:
+        """Return an argument as text, by the first of its names. Raises Unclear."""
+        for name in names:
+            if name in self._given:
+                value = self._given.pop(name)
+                if isinstance(value, bool):
+                    return str(value).lower()
+                if not isinstance(value, str | int):
+                    raise Unclear(f"{name} is not one value")
+                return str(value)
+        return default
+
+    def take_list(self, *names: str) -> list[str]:
+        for name in names:
+            value = self._given.pop(name, None)
+            if is_list(value):
+                return [*map(str, as_list(value))]
+            if value is not None:
+                return [one.strip() for one in str(value).split(",")]
+        return []
+
+    def take_attributes(self) -> dict[str, str]:
+        return {name: self.take(name) for name in ("mode", "owner", "group")}
+
+    def read_file(self, folder: str, name: str) -> str:
+        """Return the content of a file beside the playbook, or of its role. Raises Unclear."""
+        place = self._file.absolute().parent
+        if not name or name.startswith("/") or ".." in Path(name).parts or "\x01" in name:
+            raise Unclear(f"its source {show_marks(name)[:80]!r} is no file beside the playbook")
+        for file in (place / folder / name, place.parent / folder / name, place / name):
+            if file.is_file():
+                try:
+                    return read_bytes(file).decode()
+                except (UnicodeDecodeError, SourceError):
+                    raise Unclear(f"{name} is no small file of text") from None
+        raise Unclear(f"its source {name[:80]} is not beside the playbook")
+
+    def refuse_rest(self) -> None:
+        if self._given:
+            raise Unclear(f"its argument {next(iter(self._given))} is not read")
+
+
+def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
+    name = given.take("name", "service", "unit")
+    state, enabled = given.take("state"), given.take("enabled")
+    reload = given.take("daemon_reload", "daemon-reload")
+    given.refuse_rest()
+    if is_true(reload) or not name:
+        raise Unclear("it has systemd read its unit files again, which leaves no state")
+    if state in ("restarted", "reloaded"):
+        verb = state.removesuffix("ed")
+        raise Unclear(f"for this alone, request: service {verb} HOST {show_marks(name)}")
+    if state not in ("", "started", "stopped"):
+        raise Unclear(f"the state {state[:40]} is not read")
+    running = {"": None, "started": True, "stopped": False}[state]
+    changes.carry_service(
+        draft, origin, name, running=running, enabled=is_true(enabled) if enabled else None
+    )
+
+
+def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
+    path = given.take("path", "dest", "destfile", "name")
+    line, pattern = given.take("line", "value"), given.take("regexp", "regex")
+    after = given.take("insertafter", default="EOF")
+    state = given.take("state", default="present")
+    if is_true(given.take("create")):
+        raise Unclear("it creates the file if there is none")
+    attributes = given.take_attributes()
+    given.refuse_rest()
+    if after != "EOF":
+        raise Unclear("it inserts the line at a place within the file")
+    if any(attributes.values()):
+        raise Unclear("it sets the mode or the owner of the file too")
+    changes.carry_line(draft, origin, path, line, pattern=pattern, present=state == "present")
+
+
+def _carry_copy(draft: Draft, origin: Origin, given: Given) -> None:
+    path, content, source = given.take("dest"), given.take("content"), given.take("src")
+    attributes = given.take_attributes()
+    given.take("force")
+    given.refuse_rest()
+    if source:
+        content = given.read_file("files", source)
+        path = f"{path}{Path(source).name}" if path.endswith("/") else path
+    changes.carry_content(draft, origin, path, content, attributes)
+
+
+def _carry_template(draft: Draft, origin: Origin, given: Given) -> None:
+    path, source = given.take("dest"), given.take("src")
+    attributes = given.take_attributes()
+    given.take("force")
+    given.refuse_rest()
+    content = given.read_file("templates", source)
+    if "{#" in content:
+        raise Unclear("it is a template with comments")
+    content = given.fill(content)
+    path = f"{path}{Path(source).stem}" if path.endswith("/") else path
+    changes.carry_content(draft, origin, path, content, attributes)
+
+
+def _carry_sysctl(draft: Draft, origin: Origin, given: Given) -> None:
+    name, value = given.take("name", "key"), given.take("value", "val")
+    file = given.take("sysctl_file", default="/etc/sysctl.conf")
+    state, reload = given.take("state", default="present"), given.take("reload", default="yes")
+    given.take("sysctl_set")
+    given.take("ignoreerrors")
+    given.refuse_rest()
+    if state != "present" or not is_true(reload):
+        raise Unclear("it leaves the kernel as it is")
+    changes.carry_sysctl(draft, origin, name, value)
+    pattern = f"^ *{re.escape(name)} *="
+    changes.carry_line(draft, origin, file, f"{name}={value}", pattern=pattern)
+
+
+def _carry_file(draft: Draft, origin: Origin, given: Given) -> None:
+    path = given.take("path", "dest", "name").rstrip("/") or "/"
+    state = given.take("state", default="file")
+    target, attributes = given.take("src"), given.take_attributes()
+    if state == "link":
+        given.take("force")
+    given.refuse_rest()
+    match state:
+        case "directory":
+            changes.carry_directory(draft, origin, path, attributes)
+        case "touch":
+            changes.carry_file(draft, origin, path, attributes)
+        case "absent":
+            changes.carry_removal(draft, origin, path, whole=True)
+        case "link" if not any(attributes.values()):
+            changes.carry_link(draft, origin, path, target)
+        case "file" if any(attributes.values()):
+            changes.carry_attributes(draft, origin, path, attributes)
+        case _:
+            raise Unclear(f"the state {state[:40]} is not read")
+
+
+def _make_package_carrier(manager: str) -> Callable[[Draft, Origin, Given], None]:
+    def carry(draft: Draft, origin: Origin, given: Given) -> None:
+        names = given.take_list("name", "pkg", "package")
+        state = given.take("state", default="present")
+        given.refuse_rest()
+        if not names:
+            raise Unclear("it updates lists of packages, which leaves no state")
+        if state not in ("present", "installed", "absent", "removed"):
+            raise Unclear(f"the state {state} depends on what there is to install")
+        for name in names:
+            present = state in ("present", "installed")
+            changes.carry_package(draft, origin, name, manager, present=present)
+
+    return carry
+
+
+def _carry_user(draft: Draft, origin: Origin, given: Given) -> None:
+    name, state = given.take("name", "user"), given.take("state", default="present")
+    shell, home = given.take("shell"), given.take("home")
+    home_wanted = given.take("create_home", "createhome", default="yes")
+    system = given.take("system")
+    given.refuse_rest()
+    options = ["-m" if is_true(home_wanted) else "-M"]
+    options += ["-r"] if is_true(system) else []
+    options += ["-s", shell] if shell else []
+    options += ["-d", home] if home else []
+    changes.carry_account(
+        draft,
+        origin,
+        "passwd",
+        name,
+        present=state == "present",
+        options=options if state == "present" else (),
+    )
+
+
+def _carry_group(draft: Draft, origin: Origin, given: Given) -> None:
+    name, state = given.take("name"), given.take("state", default="present")
+    system = given.take("system")
+    given.refuse_rest()
+    options = ["-r"] if is_true(system) and state == "present" else []
+    changes.carry_account(
+        draft, origin, "group", name, present=state == "present", options=options
+    )
+
+
+MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
+    "service": _carry_service,
+    "systemd": _carry_service,
+    "systemd_service": _carry_service,
+    "lineinfile": _carry_line,
+    "copy": _carry_copy,
+    "template": _carry_template,
+    "sysctl": _carry_sysctl,
+    "file": _carry_file,
+    "apt": _make_package_carrier("apt-get"),
+    "yum": _make_package_carrier("yum"),
+    "dnf": _make_package_carrier("dnf"),
+    "user": _carry_user,
+    "group": _carry_group,
+}

@@ -1,0 +1,289 @@
+"""A draft of a declared runbook, and how its page is written.
+
+A value of a request stands in texts as a mark, until it is known whether it becomes part of a word
+({name}), of an expression (name) or of a text. What is left to a person is a text with the word
+TODO: a page with one is never enabled.
+"""
+
+import io
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, cast
+
+from ruamel.yaml import YAML
+from ruamel.yaml.scalarstring import LiteralScalarString
+
+from runbooks._declared import check_page, get_source, load_page
+from runbooks._declared_yaml import PageError
+
+MOST_STEPS = 20
+_MARK = re.compile("\x01([a-z][a-z0-9_]*)\x02")
+# Also as `repr` shows it, in a message.
+_SHOWN_MARK = re.compile(r"(?:\x01|\\x01)([a-z][a-z0-9_]*?)(?:\x02|\\x02)")
+_PLACEHOLDER = re.compile(r"\{[a-z][a-z0-9_]*\}")
+_RESERVED = frozenset({"host", "row"})
+
+
+class Unclear(ValueError):
+    """A step has no plain meaning. The message says why."""
+
+
+class Kind(StrEnum):
+    """What became of a step."""
+
+    TYPED = "carried over"
+    BLIND = "blind"
+    LEFT_OUT = "left out"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one step or setting of the file."""
+
+    kind: Kind
+    line: int
+    what: str
+    note: str = ""
+    is_setting: bool = False
+    """Whether it is no step, such as a schedule or a notification."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a step comes from."""
+
+    file: Path
+    line: int
+    title: str
+
+
+def mark(name: str) -> str:
+    """Return what stands in a text for a value of the request."""
+    return f"\x01{name}\x02"
+
+
+def show_marks(text: str) -> str:
+    """Return a text for people: values of the request as words in capital letters."""
+    return _SHOWN_MARK.sub(lambda found: found[1].upper(), text)
+
+
+def make_name(text: str) -> str:
+    """Return a text as a name of the format."""
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9]+", "_", _MARK.sub(r"\1", plain)).strip("_")[:32].strip("_")
+    name = name if name[:1].isalpha() else f"x_{name}".rstrip("_")
+    return f"{name}_value" if name in _RESERVED else name
+
+
+def make_words(text: str) -> list[str]:
+    """Return up to four words of a command."""
+    words = [word for word in make_name(text[:200]).split("_") if word[:1].isalpha()]
+    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+    words = [word for word in re.findall(r"[a-z0-9]+", plain) if word[:1].isalpha()] or words
+    return words[:4] or ["imported"]
+
+
+@dataclass
+class Draft:
+    """The parts of one page."""
+
+    words: str
+    sentence: str
+    source: Path
+    fields: Mapping[str, dict[str, Any]]
+    """The values that the job takes; those that a step uses are written."""
+    used: set[str] = field(default_factory=set[str])
+    read: dict[str, Any] = field(default_factory=dict[str, Any])
+    state: dict[str, Any] = field(default_factory=dict[str, Any])
+    current: list[str] = field(default_factory=list[str])
+    """Parts of the sentence with the current state."""
+    steps: list[tuple[Origin, str, dict[str, Any]]] = field(
+        default_factory=list[tuple[Origin, str, dict[str, Any]]]
+    )
+    """Where each comes from, a comment, and the step."""
+    refuse: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    down: list[str] = field(default_factory=list[str])
+    claims: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
+    """What steps set, such as whether a service runs, to what, and their number from 0."""
+    checks: list[str] = field(default_factory=list[str])
+    """Of a check: the readings whose lines it shows."""
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+
+    def word(self, text: str) -> str:
+        """Return a text as a word of a command. Raises Unclear."""
+        if _PLACEHOLDER.search(text):
+            raise Unclear(f"{text[:80]!r} has a word in braces")
+        return self._use(text, "{%s}")
+
+    def text(self, text: str) -> str:
+        """Return a text as one of the page, without what people cannot see."""
+        plain = " ".join(text.replace("{", "{{").replace("}", "}}").split())
+        return self._use(plain, "{%s}")
+
+    def expression(self, text: str) -> str:
+        """Return a text as an expression in CEL."""
+        parts = _MARK.split(text)
+        shown = [
+            part if at % 2 else json.dumps(part, ensure_ascii=False)
+            for at, part in enumerate(parts)
+            if part
+        ]
+        self._use(text, "%s")
+        return " + ".join(shown) or '""'
+
+    def _use(self, text: str, shown: str) -> str:
+        self.used.update(_MARK.findall(text))
+        return _MARK.sub(lambda found: shown % found[1], text)
+
+    def add_reading(self, name: str, reading: dict[str, Any]) -> str:
+        """Add a reading, unless it is there already, and return its name."""
+        return self._add(self.read, name, reading)
+
+    def add_state(self, name: str, state: Any) -> str:
+        return self._add(self.state, name, state)
+
+    def _add(self, section: dict[str, Any], name: str, value: Any) -> str:
+        base, number = make_name(name), 1
+        name = base
+        while name in {*self.read, *self.state, *self.fields}:
+            if section.get(name) == value:
+                return name
+            number += 1
+            name = f"{base}{number}"
+        section[name] = value
+        return name
+
+    def add_step(self, origin: Origin, step: dict[str, Any], comment: str = "") -> None:
+        self.steps.append((origin, comment, step))
+
+    def claim(self, thing: str, wanted: str) -> None:
+        """Say to what the next step sets a thing."""
+        self.claims.append((thing, wanted, len(self.steps)))
+
+    def question_conflicts(self) -> None:
+        """Ask when each step is needed where several set one thing to different values.
+
+        All of a page is read before its first step, so such steps would not follow each other.
+        """
+        for thing in dict.fromkeys(thing for thing, _, _ in self.claims):
+            claims = [(wanted, at) for one, wanted, at in self.claims if one == thing]
+            if len({wanted for wanted, _ in claims}) < 2:
+                continue
+            shown = " and ".join(dict.fromkeys(wanted for wanted, _ in claims))
+            for _, at in claims:
+                step = self.steps[at][2]
+                question = f"TODO: steps here set {show_marks(thing)} to {shown}. When is this one"
+                step["when"] = f"{question} needed? {step['when']}"[:1000]
+
+    @property
+    def path(self) -> Path:
+        return Path("runbooks", f"{self.words.replace(' ', '_')}.yaml")
+
+    def render(self) -> str:
+        """Return the page, with a comment where each step comes from."""
+        return "".join(_iterate_lines(self))
+
+    def list_questions(self) -> list[str]:
+        """Return what the page still asks, and what else keeps it from being enabled."""
+        try:
+            runbook = load_page(self.path, self.render().encode())
+            questions = get_source(runbook).page.list_questions()
+            if not questions:
+                check_page(runbook)
+        except PageError as error:
+            return [str(error)]
+        return [str(one) for one in questions]
+
+
+def _iterate_lines(draft: Draft) -> Iterator[str]:
+    yield f"# A draft from {draft.source.name}. `keyturn runbook lint` says what is open.\n"
+    yield _dump({"words": draft.words, "sentence": draft.sentence})
+    fields = {name: draft.fields[name] for name in draft.fields if name in draft.used}
+    yield _dump({"examples": [" ".join(["web1", *map(_make_example, fields.values())])]})
+    if fields:
+        yield "# The pattern of a text decides what a request may hold. Such as [a-z0-9-]{1,40}\n"
+        yield _dump({"fields": fields})
+    question = "TODO: a command that only reads, and shows whether it is done"
+    yield _dump({"read": draft.read or {"found": {"run": [question]}}})
+    if draft.state:
+        yield _dump({"state": draft.state})
+    yield from _iterate_steps(draft) if draft.steps else _iterate_report(draft)
+
+
+def _iterate_steps(draft: Draft) -> Iterator[str]:
+    current = "; ".join(dict.fromkeys(draft.current)) or "TODO: what was read, as one sentence"
+    yield _dump({"current_state": current})
+    if draft.refuse:
+        yield _dump({"refuse": draft.refuse})
+    yield "steps:\n"
+    for origin, comment, step in draft.steps:
+        yield f"  # {origin.file.name}, line {origin.line}\n"
+        yield from (f"  # {line}\n" for line in comment.splitlines())
+        yield _dump([step])
+    if any("undo" in step for _, _, step in draft.steps):
+        yield _dump({"undo": "restores what was before, where a step says how"})
+    yield _dump({"takes_down": list(dict.fromkeys(draft.down))})
+    if draft.notes:
+        yield _dump({"notes": draft.notes})
+
+
+def _iterate_report(draft: Draft) -> Iterator[str]:
+    rows = [
+        {"each": name, "cells": [_describe_run(draft.read[name]), "{row.line}"]}
+        for name in draft.checks
+    ]
+    lines = " + ".join(f"{name}.size()" for name in draft.checks)
+    yield _dump(
+        {
+            "report": {
+                "summary": "{host} printed {count(" + lines + ', "line")}',
+                "findings": [
+                    {
+                        "when": "TODO: which of these lines does a person have to act on?",
+                        "text": "TODO: what is wrong then, and what to do",
+                    }
+                ],
+                "table": {"columns": ["Command", "Line"], "rows": rows},
+            }
+        }
+    )
+
+
+def _describe_run(reading: Mapping[str, Any]) -> str:
+    return " ".join(map(str, reading["run"]))
+
+
+def _make_example(given: Mapping[str, Any]) -> str:
+    """Return a value of a field, as it is typed."""
+    if given.get("type") == "choice":
+        return str(given["values"][0])
+    return "nginx" if given.get("type") == "service" else str(given.get("default", "TODO"))
+
+
+def _dump(value: Any) -> str:
+    yaml = YAML()
+    yaml.width = 96
+    yaml.indent(mapping=2, sequence=4, offset=2)
+    stream = io.StringIO()
+    yaml.dump(_prepare(value), stream)
+    return stream.getvalue()
+
+
+def _prepare(value: Any) -> Any:
+    if isinstance(value, str) and "\n" in value and all(map(_is_block_line, value.split("\n"))):
+        return LiteralScalarString(value)
+    if isinstance(value, Mapping):
+        return {key: _prepare(each) for key, each in cast("Mapping[str, Any]", value).items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_prepare(each) for each in cast("Sequence[Any]", value)]
+    return value
+
+
+def _is_block_line(line: str) -> bool:
+    return not line or (line.isprintable() and not line.endswith(" "))

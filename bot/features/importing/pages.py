@@ -1,0 +1,196 @@
+"""The pages of one job: more than one if it has many steps, or installs packages first."""
+
+import copy
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bot.features.importing import shell_lines
+from bot.features.importing.drafts import (
+    MOST_STEPS,
+    Draft,
+    Kind,
+    Origin,
+    Outcome,
+    Unclear,
+    make_name,
+    make_words,
+    show_marks,
+)
+from bot.features.importing.shell_lines import Meaning
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What became of one job, playbook or template."""
+
+    name: str
+    drafts: Sequence[Draft]
+    outcomes: Sequence[Outcome]
+
+
+@dataclass
+class Pages:
+    """Collects the steps of one job."""
+
+    name: str
+    sentence: str
+    source: Path
+    fields: dict[str, dict[str, Any]]
+    drafts: list[Draft] = field(default_factory=list[Draft])
+    outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    _has_packages: bool = False
+
+    def add_outcome(self, kind: Kind, origin: Origin, note: str = "") -> None:
+        self.outcomes.append(Outcome(kind, origin.line, origin.title, show_marks(note)))
+
+    def leave_out(self, origin: Origin, reason: str, *, is_setting: bool = False) -> None:
+        shown = show_marks(reason)
+        self.outcomes.append(Outcome(Kind.LEFT_OUT, origin.line, origin.title, shown, is_setting))
+
+    def carry(
+        self, origin: Origin, action: Callable[[Draft], object], *, is_package: bool = False
+    ) -> None:
+        """Carry a step over into a page. Raises Unclear, and then leaves the page as it was.
+
+        What packages bring can be read only once they are installed, so they have a page of their
+        own.
+        """
+        draft = self._get_draft(is_package=is_package)
+        before = {name: copy.copy(part) for name, part in vars(draft).items()}
+        try:
+            action(draft)
+        except Unclear:
+            vars(draft).update(before)
+            raise
+        if len(draft.steps) > MOST_STEPS:
+            vars(draft).update(before)
+            if not draft.steps:
+                raise Unclear(f"it is more than {MOST_STEPS} steps")
+            self._open()
+            self.carry(origin, action, is_package=is_package)
+
+    def ask(self, origin: Origin, reason: str, what: str) -> None:
+        """Leave a step out, and ask in its place what does it."""
+        self.carry(origin, lambda draft: shell_lines.ask_for_step(draft, origin, what))
+        self.leave_out(origin, f"{reason}. The draft asks at this step which command does it")
+
+    def carry_code(
+        self,
+        origin: Origin,
+        code: str,
+        *,
+        root: bool = False,
+        problems: Sequence[str] = (),
+        note: str = "",
+    ) -> None:
+        """Carry lines of a shell over: as what they mean, or blind.
+
+        problems: what a person has to change in them first. note: what else there is to know.
+        """
+        meanings: list[Meaning] | None = None
+        notes = [note]
+        try:
+            if "\n" not in code.strip() and not problems:
+                meanings = shell_lines.understand_line(code.strip())
+            if meanings is not None and not any(one.service[0] in _AGAIN for one in meanings):
+                self._carry_meanings(origin, meanings, note)
+                return
+        except Unclear as unclear:
+            notes.append(str(unclear))
+        again = [one.service for one in meanings or () if one.service[0] in _AGAIN]
+        hints = [f"For this alone, request: service {verb} HOST {name}" for verb, name in again]
+        hint = show_marks(" ".join(hints[:1]))
+        if re.search(r"\bsudo\b", code):
+            problems = [*problems, "it calls sudo: give the step `root: true`, and take sudo out"]
+
+        def carry(draft: Draft) -> None:
+            shell_lines.carry_blind(draft, origin, code, root=root, hint=hint, problems=problems)
+
+        try:
+            self.carry(origin, carry)
+        except Unclear as unclear:
+            self.ask(origin, str(unclear), f"the lines at {origin.file.name}:{origin.line}")
+            return
+        self.add_outcome(Kind.BLIND, origin, "; ".join(filter(None, [*notes, *problems, hint])))
+
+    def _carry_meanings(self, origin: Origin, meanings: Sequence[Meaning], note: str) -> None:
+        for one in meanings:
+            carry = one.carry
+            if one.reads:
+                self._carry_reading(origin, one.reads)
+            elif carry is not None:
+                self.carry(
+                    origin,
+                    lambda draft, carry=carry: carry(draft, origin),
+                    is_package=one.is_package,
+                )
+        reasons = [one.left_out for one in meanings if one.left_out]
+        if len(reasons) == len(meanings):
+            self.leave_out(origin, reasons[0])
+        else:
+            self.add_outcome(Kind.TYPED, origin, note)
+
+    def _carry_reading(self, origin: Origin, words: Sequence[str]) -> None:
+        def add(draft: Draft) -> None:
+            run = [draft.word(word) for word in words]
+            reading = {"run": run, "as": "lines", "pattern": "(?P<line>.*)"}
+            draft.checks.append(draft.add_reading("_".join(words[:2]), reading))
+
+        self.carry(origin, add)
+
+    def _get_draft(self, *, is_package: bool) -> Draft:
+        if not self.drafts or (self.drafts[-1].steps and is_package != self._has_packages):
+            self._open()
+        self._has_packages = is_package
+        return self.drafts[-1]
+
+    def _open(self) -> None:
+        self.drafts.append(Draft("", self.sentence, self.source, self.fields))
+
+    def finish(self, taken: set[str]) -> Imported:
+        """Name the pages, unlike those that are taken, and return them."""
+        drafts = [one for one in self.drafts if one.steps or one.checks]
+        if any(one.steps for one in drafts):
+            # A change reads its own state; what was only printed has no place in it.
+            drafts = [one for one in drafts if one.steps]
+            for one in drafts:
+                for name in one.checks:
+                    one.read.pop(name, None)
+        for draft in drafts:
+            draft.question_conflicts()
+        for number, draft in enumerate(drafts, start=1):
+            words = make_words(self.name)[: 4 if len(drafts) == 1 else 3]
+            parts = [*words, f"part{number}"] if len(drafts) > 1 else words
+            draft.words = _make_free(" ".join(parts), taken)
+            taken.add(draft.words)
+        return Imported(self.name, drafts, sorted(self.outcomes, key=lambda one: one.line))
+
+
+_AGAIN = ("restart", "reload")
+
+
+def _make_free(words: str, taken: set[str]) -> str:
+    number, free = 1, words
+    while free in taken:
+        number += 1
+        free = f"{words}{number}"
+    return free
+
+
+def make_fields(options: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
+    """Return the values that a job takes, from their names, texts, values and patterns."""
+    fields: dict[str, dict[str, Any]] = {}
+    for name, option in options:
+        description = " ".join(str(option.get("description") or name).split())[:200]
+        values = [str(one) for one in option.get("values") or ()]
+        given: dict[str, Any] = {"type": "text"}
+        if values and option.get("enforced"):
+            given = {"type": "choice", "values": values}
+        else:
+            given["pattern"] = "TODO"
+        given["description"] = description.replace("{", "(").replace("}", ")")
+        fields[make_name(name)] = given
+    return fields

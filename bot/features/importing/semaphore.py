@@ -1,0 +1,61 @@
+"""Projects of Semaphore: a backup of a project, or a list of templates, as JSON.
+
+A template names a playbook in a repository. That is imported, under the name of the template.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from bot.features.importing.ansible import import_ansible
+from bot.features.importing.drafts import Kind, Outcome
+from bot.features.importing.pages import Imported
+from bot.features.importing.sources import (
+    SourceError,
+    as_list,
+    as_mapping,
+    is_list_of_mappings,
+    is_mapping,
+    read_bytes,
+    read_yaml,
+)
+
+
+def import_semaphore(file: Path, taken: set[str], repository: Path) -> list[Imported]:
+    """Return the drafts of each template whose playbook is in a directory. Raises SourceError."""
+    document = read_yaml(file, read_bytes(file))
+    data = document.data
+    found = as_mapping(data).get("templates") if is_mapping(data) else data
+    if not is_list_of_mappings(found):
+        raise SourceError(
+            f"{file}: line 1: is not a project of Semaphore: a list of `templates`, each with a "
+            "`playbook`"
+        )
+    path = ("templates",) if is_mapping(data) else ()
+    imported: list[Imported] = []
+    for at, raw in enumerate(as_list(found)):
+        line = document.make_error((*path, at), "").line
+        name = str(raw.get("name") or raw.get("alias") or raw.get("playbook") or "template")
+        imported += _import_template(line, name, raw, taken, repository)
+    return imported
+
+
+def _import_template(
+    line: int, name: str, raw: dict[str, Any], taken: set[str], repository: Path
+) -> list[Imported]:
+    def leave_out(reason: str) -> list[Imported]:
+        return [Imported(name, [], [Outcome(Kind.LEFT_OUT, line, name, reason)])]
+
+    app = str(raw.get("app") or "ansible")
+    if app not in ("ansible", ""):
+        return leave_out(f"it runs {app}, of which Keyturn makes no runbook")
+    playbook = str(raw.get("playbook") or "")
+    if not playbook:
+        return leave_out("it names no playbook")
+    place = (repository / playbook).resolve()
+    if not place.is_relative_to(repository.resolve()):
+        return leave_out(f"{playbook} is outside of {repository}")
+    if not place.is_file():
+        return leave_out(
+            f"{playbook} is not in {repository}: clone the repository, and name it by --repository"
+        )
+    return import_ansible(place, taken, name)

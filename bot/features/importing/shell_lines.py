@@ -1,0 +1,397 @@
+"""Lines for a shell: those with a plain meaning become typed steps, the others are blind."""
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from bot.features.importing import changes
+from bot.features.importing.drafts import Draft, Origin, Unclear, mark, show_marks
+from runbooks._declared_commands import make_script
+from runbooks._declared_reads import refuse_change
+
+_SHELL_SIGNS = re.compile(r"[|&;<>()`$*?~\[\]{}!#\n\\]")
+_MARK = re.compile("\x01([a-z][a-z0-9_]*)\x02")
+_SILENT = frozenset({"echo", "printf", "true", ":", "sleep", "pwd", "whoami", "cd", "exit", "set"})
+_VERBS = frozenset({"start", "stop", "enable", "disable", "restart", "reload", "status"})
+_NO_SIGNS = "It has no undo, so a plan with it needs the approvals of what cannot be undone."
+_QUESTION = "TODO: what that was read shows that this is still needed? {0}"
+_UNDO = "TODO: why it cannot be undone, as a clause; or write `undo` instead"
+_MOST_SCRIPT = 8000
+
+Carry = Callable[[Draft, Origin], None]
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a command means: a change, or a reason why it is none."""
+
+    carry: Carry | None = None
+    left_out: str = ""
+    reads: tuple[str, ...] = ()
+    is_package: bool = False
+    service: tuple[str, str] = ("", "")
+    """A verb and a service that Keyturn's own runbooks serve."""
+
+
+def understand_line(line: str) -> list[Meaning] | None:
+    """Return the meaning of each command of a line; None for one that needs a shell.
+
+    Raises Unclear.
+    """
+    parts = [line] if "&&" not in line else re.split(r"\s*&&\s*", line)
+    meanings: list[Meaning] = []
+    for part in parts:
+        if _SHELL_SIGNS.search(part):
+            return None
+        try:
+            words = shlex.split(part)
+        except ValueError:
+            return None
+        found = _understand(words)
+        if found is None:
+            return None
+        meanings += found
+    return meanings
+
+
+def _understand(words: Sequence[str]) -> list[Meaning] | None:
+    if words[:1] == ["sudo"]:
+        words = words[2:] if words[1:2] == ["-n"] else words[1:]
+    if not words or words[0].startswith("-"):
+        return None
+    program, rest = words[0].rpartition("/")[2], list(words[1:])
+    if program in _SILENT:
+        return [Meaning(left_out="it changes nothing on the host")]
+    services = _list_services(words[0], program, rest)
+    if services:
+        return [_make_service(*each) for each in services]
+    understand = _PROGRAMS.get(program)
+    found = understand(rest) if understand else None
+    if found is not None:
+        return found
+    return _understand_reading([words[0], *rest])
+
+
+def _understand_reading(words: Sequence[str]) -> list[Meaning] | None:
+    try:
+        refuse_change([_MARK.sub(r"{\1}", word) for word in words])
+    except ValueError:
+        return None
+    return [Meaning(reads=tuple(words))]
+
+
+def _list_services(path: str, program: str, rest: Sequence[str]) -> list[tuple[str, str]]:
+    if path.startswith("/etc/init.d/") and len(rest) == 1 and rest[0] in _VERBS:
+        return [(rest[0], program)]
+    if program == "service" and len(rest) == 2 and rest[1] in _VERBS:
+        return [(rest[1], rest[0])]
+    words = [word for word in rest if word not in ("--no-pager", "-l", "--quiet", "-q")]
+    if program == "systemctl" and len(words) > 1 and words[0] in _VERBS:
+        names = [word for word in words[1:] if not word.startswith("-")]
+        now = ["start" if words[0] == "enable" else "stop"] if "--now" in words else []
+        if len(names) + len(now) != len(words) - 1:
+            return []
+        return [(verb, name) for name in names for verb in (words[0], *now)]
+    return []
+
+
+def _make_service(verb: str, name: str) -> Meaning:
+    if name.endswith((".timer", ".socket", ".mount", ".target", ".path")):
+        raise Unclear(f"{name} is a unit and no service")
+    service = (verb, name)
+    match verb:
+        case "status":
+            return Meaning(
+                left_out="Keyturn reads the service before and after each change", service=service
+            )
+        case "restart" | "reload":
+            return Meaning(service=service)
+        case "start" | "stop":
+            running = verb == "start"
+            return Meaning(
+                lambda draft, origin: changes.carry_service(draft, origin, name, running=running),
+                service=service,
+            )
+        case _:
+            enabled = verb == "enable"
+            return Meaning(
+                lambda draft, origin: changes.carry_service(draft, origin, name, enabled=enabled)
+            )
+
+
+def _split_options(rest: Sequence[str], allowed: str) -> tuple[str, list[str]] | None:
+    """Return short options, and the other words; None for an option that is not allowed."""
+    options = "".join(word[1:] for word in rest if word.startswith("-") and word != "--")
+    if any(word.startswith("--") and word != "--" for word in rest) or set(options) - set(allowed):
+        return None
+    return options, [word for word in rest if not word.startswith("-")]
+
+
+def _understand_sysctl(rest: Sequence[str]) -> list[Meaning] | None:
+    split = _split_options(rest, "wq")
+    if split is None or not split[1] or not all("=" in word for word in split[1]):
+        return None
+    return [
+        Meaning(lambda draft, origin, each=each: _carry_sysctl(draft, origin, each))
+        for each in split[1]
+    ]
+
+
+def _carry_sysctl(draft: Draft, origin: Origin, setting: str) -> None:
+    key, _, value = setting.partition("=")
+    changes.carry_sysctl(draft, origin, key, value)
+
+
+def _understand_mkdir(rest: Sequence[str]) -> list[Meaning] | None:
+    split = _split_options(rest, "pv")
+    if split is None or not split[1]:
+        return None
+    return [
+        Meaning(lambda draft, origin, each=each: changes.carry_directory(draft, origin, each, {}))
+        for each in split[1]
+    ]
+
+
+def _understand_touch(rest: Sequence[str]) -> list[Meaning] | None:
+    if not rest or any(word.startswith("-") for word in rest):
+        return None
+    return [
+        Meaning(lambda draft, origin, each=each: changes.carry_file(draft, origin, each, {}))
+        for each in rest
+    ]
+
+
+def _understand_rm(rest: Sequence[str]) -> list[Meaning] | None:
+    split = _split_options(rest, "rRfv")
+    if split is None or not split[1]:
+        return None
+    whole = bool(set(split[0]) & {"r", "R"})
+    return [
+        Meaning(
+            lambda draft, origin, each=each: changes.carry_removal(
+                draft, origin, each, whole=whole
+            )
+        )
+        for each in split[1]
+    ]
+
+
+def _understand_mode(name: str) -> Callable[[Sequence[str]], list[Meaning] | None]:
+    def understand(rest: Sequence[str]) -> list[Meaning] | None:
+        if len(rest) < 2 or rest[0].startswith("-"):
+            return None
+        attributes = {name: rest[0]}
+        if name == "owner" and ":" in rest[0]:
+            owner, _, group = rest[0].partition(":")
+            attributes = {"owner": owner, "group": group}
+        return [
+            Meaning(
+                lambda draft, origin, each=each: changes.carry_attributes(
+                    draft, origin, each, attributes
+                )
+            )
+            for each in rest[1:]
+        ]
+
+    return understand
+
+
+def _understand_ln(rest: Sequence[str]) -> list[Meaning] | None:
+    split = _split_options(rest, "sfn")
+    if split is None or "s" not in split[0] or len(split[1]) != 2:
+        return None
+    target, path = split[1]
+    return [Meaning(lambda draft, origin: changes.carry_link(draft, origin, path, target))]
+
+
+def _understand_packages(program: str) -> Callable[[Sequence[str]], list[Meaning] | None]:
+    manager = "apt-get" if program == "apt" else program
+
+    def understand(rest: Sequence[str]) -> list[Meaning] | None:
+        words = [word for word in rest if word not in ("-y", "-q", "-qq", "--yes", "-yq")]
+        if len(words) < 2 or words[0] not in ("install", "remove"):
+            return None
+        if any(word.startswith("-") for word in words):
+            return None
+        present = words[0] == "install"
+        return [
+            Meaning(
+                lambda draft, origin, each=each: changes.carry_package(
+                    draft, origin, each, manager, present=present
+                ),
+                is_package=True,
+            )
+            for each in words[1:]
+        ]
+
+    return understand
+
+
+def _understand_account(
+    database: str, *, present: bool
+) -> Callable[[Sequence[str]], list[Meaning] | None]:
+    def understand(rest: Sequence[str]) -> list[Meaning] | None:
+        options, words = _take_options(rest)
+        if words is None or (not present and options):
+            return None
+        name = words
+        return [
+            Meaning(
+                lambda draft, origin: changes.carry_account(
+                    draft, origin, database, name, present=present, options=options
+                )
+            )
+        ]
+
+    return understand
+
+
+def _take_options(rest: Sequence[str]) -> tuple[list[str], str | None]:
+    """Return the options of useradd and groupadd, and the one name; None if there is more."""
+    options: list[str] = []
+    words = list(rest)
+    while len(words) > 1:
+        option = words.pop(0)
+        if option in ("-m", "-r", "-M", "-U", "--system", "--create-home"):
+            options.append(option)
+        elif option in ("-s", "-d", "-c", "-g", "-G", "-u") and len(words) > 1:
+            value = words.pop(0)
+            if value.startswith("-"):
+                return [], None
+            options += [option, value]
+        else:
+            return [], None
+    return options, words[0] if words and not words[0].startswith("-") else None
+
+
+_PROGRAMS: dict[str, Callable[[Sequence[str]], list[Meaning] | None]] = {
+    "sysctl": _understand_sysctl,
+    "mkdir": _understand_mkdir,
+    "touch": _understand_touch,
+    "rm": _understand_rm,
+    "chmod": _understand_mode("mode"),
+    "chown": _understand_mode("owner"),
+    "chgrp": _understand_mode("group"),
+    "ln": _understand_ln,
+    **{name: _understand_packages(name) for name in ("apt", "apt-get", "yum", "dnf")},
+    "useradd": _understand_account("passwd", present=True),
+    "userdel": _understand_account("passwd", present=False),
+    "groupadd": _understand_account("group", present=True),
+    "groupdel": _understand_account("group", present=False),
+}
+
+
+def carry_blind(
+    draft: Draft,
+    origin: Origin,
+    code: str,
+    *,
+    root: bool,
+    hint: str = "",
+    problems: Sequence[str] = (),
+) -> None:
+    """Add a step that runs lines of a shell. What shows that it worked is left to a person.
+
+    problems: what a person has to change in the lines before a host can run them. Raises Unclear.
+    """
+    script, arguments = _pass_arguments(code.strip())
+    problems = [*problems, *_find_problems(script, len(arguments))]
+    script = "\n".join([*(f"# TODO: {one}" for one in problems), script])
+    if len(script) > _MOST_SCRIPT:
+        raise Unclear(f"the script has more than {_MOST_SCRIPT:,} characters")
+    if not all(line.isprintable() for line in script.replace("\t", " ").split("\n")):
+        raise Unclear("its lines have characters that people cannot see")
+    draft.used.update(arguments)
+    draft.add_step(
+        origin,
+        {
+            "title": draft.text(origin.title)[:200],
+            "when": _QUESTION.format(hint).strip(),
+            "do": {
+                "script": script,
+                **({"arguments": [f"{{{name}}}" for name in arguments]} if arguments else {}),
+                **({"root": True} if root else {}),
+            },
+            "no_undo": _UNDO,
+        },
+        f"Blind: lines of a shell, of which Keyturn cannot tell what they do.\n{_NO_SIGNS}",
+    )
+
+
+def _find_problems(script: str, argument_count: int) -> list[str]:
+    """Return why a host could not be sent these lines."""
+    if not script.isascii():
+        return ["these lines have other than ASCII characters: write them without"]
+    try:
+        make_script("declared-step", script, argument_count)
+    except ValueError as error:
+        return [f"{error}"]
+    return []
+
+
+def ask_for_step(draft: Draft, origin: Origin, what: str) -> None:
+    """Add a step that a person has to write, in the place of one without a plain meaning."""
+    plain = " ".join(show_marks(what).split())[:300]
+    draft.add_step(
+        origin,
+        {
+            "title": draft.text(origin.title)[:200],
+            "when": "TODO: what that was read shows that this is still needed?",
+            "do": {"run": [f"TODO: {plain}. Which command does it?"]},
+            "no_undo": _UNDO,
+        },
+    )
+
+
+def _pass_arguments(code: str) -> tuple[str, list[str]]:
+    """Return lines in which values of the request are $1, $2 …, and the names of these values."""
+    names: list[str] = []
+    script, quote, place = "", "", 0
+    while place < len(code):
+        character = code[place]
+        if found := _MARK.match(code, place):
+            if found[1] not in names:
+                names.append(found[1])
+            number = f"${{{names.index(found[1]) + 1}}}"
+            script += {"": f'"{number}"', '"': number, "'": f"'\"{number}\"'"}[quote]
+            place = found.end()
+            continue
+        if character == "#" and not quote and script[-1:] in ("", " ", "\n", "\t"):
+            end = len(code) if (end := code.find("\n", place)) < 0 else end
+            script += _MARK.sub(r"\1", code[place:end])
+            place = end
+            continue
+        if character == "\\" and quote != "'":
+            script += code[place : place + 2]
+            place += 2
+            continue
+        if character in "\"'" and quote in ("", character):
+            quote = "" if quote else character
+        script += character
+        place += 1
+    return script, names
+
+
+def replace_values(
+    text: str, pattern: re.Pattern[str], names: Mapping[str, str]
+) -> tuple[str, list[str]]:
+    """Return a text with marks in place of references to values, and what is wrong with others.
+
+    names: the values of the request by their references, "" for a password.
+    """
+    problems: list[str] = []
+
+    def replace(found: re.Match[str]) -> str:
+        name = next(filter(None, found.groups()))
+        if names.get(name):
+            return mark(names[name])
+        problems.append(
+            f"it uses the password {found[0]}, and Keyturn keeps none in a request"
+            if name in names
+            else f"it uses {found[0]}, which Keyturn does not know"
+        )
+        return found[0]
+
+    filled = pattern.sub(replace, text)
+    return filled, list(dict.fromkeys(problems))

@@ -1,0 +1,143 @@
+"""Files of other tools as data, with the line of each value."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+from xml.sax import SAXException, SAXParseException
+from xml.sax.handler import ContentHandler
+from xml.sax.xmlreader import AttributesImpl, Locator
+
+from defusedxml import DefusedXmlException
+from defusedxml.sax import parseString
+
+from bot.model.errors import InvalidRequestError
+from runbooks._declared_yaml import Document, PageError, read_document
+
+MAX_BYTES = 1024 * 1024
+_MAX_DEPTH = 30
+
+
+class SourceError(InvalidRequestError):
+    """The file cannot be read. The message has its name, the line, and what to do."""
+
+
+def as_mapping(value: object) -> dict[str, Any]:
+    """Return a mapping; an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """Return a list; an empty one for anything else."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def is_list(value: object) -> bool:
+    return isinstance(value, list)
+
+
+def is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def is_list_of_mappings(value: object) -> bool:
+    return is_list(value) and all(map(is_mapping, as_list(value)))
+
+
+def is_true(value: object) -> bool:
+    """Return whether a word of YAML, old or new, or of XML says yes."""
+    return str(value).lower() in ("true", "yes", "on", "1")
+
+
+def read_bytes(file: Path) -> bytes:
+    """Return the content of a file of at most 1 MiB. Raises SourceError."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise SourceError(f"{file}: {error.strerror}") from None
+    if len(content) > MAX_BYTES:
+        raise SourceError(f"{file} has more than {MAX_BYTES // 1024} KiB: export fewer jobs")
+    return content
+
+
+def read_yaml(file: Path, content: bytes) -> Document:
+    """Return the content of YAML or JSON. Raises SourceError."""
+    try:
+        return read_document(content, MAX_BYTES)
+    except PageError as error:
+        raise SourceError(f"{file}: {error}") from None
+
+
+@dataclass
+class Element:
+    """An element of XML."""
+
+    name: str
+    line: int
+    attributes: Mapping[str, str]
+    children: "list[Element]" = field(default_factory=list["Element"])
+    text: str = ""
+
+    def find(self, *names: str) -> "Element | None":
+        """Return the first element on a path of names."""
+        found: Element | None = self
+        for name in names:
+            found = next((one for one in found.children if one.name == name), None)
+            if found is None:
+                return None
+        return found
+
+    def list(self, *names: str) -> "list[Element]":
+        """Return all elements with the last name, below a path of names."""
+        above = self.find(*names[:-1])
+        return [one for one in above.children if one.name == names[-1]] if above else []
+
+    def get_text(self, *names: str) -> str:
+        found = self.find(*names)
+        return found.text.strip() if found else ""
+
+
+class _Builder(ContentHandler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Element("", 1, {})
+        self._open = [self.root]
+        self._locator: Locator | None = None
+
+    def setDocumentLocator(self, locator: Locator) -> None:  # noqa: N802 - as SAX calls it
+        self._locator = locator
+
+    def startElement(self, name: str, attrs: AttributesImpl) -> None:  # noqa: N802 - as SAX calls it
+        line = (self._locator and self._locator.getLineNumber()) or 1
+        if len(self._open) > _MAX_DEPTH:
+            raise SAXException(f"line {line}: is nested too deeply")
+        values = {key: str(attrs.getValue(key)) for key in attrs.getNames()}
+        element = Element(name, line, values)
+        self._open[-1].children.append(element)
+        self._open.append(element)
+
+    def endElement(self, name: str) -> None:  # noqa: ARG002, N802 - as SAX calls it
+        self._open.pop()
+
+    def characters(self, content: str) -> None:
+        self._open[-1].text += content
+
+
+def read_xml(file: Path, content: bytes) -> Element:
+    """Return the outermost element. Raises SourceError; entities and DTDs are refused."""
+    builder = _Builder()
+    try:
+        cast("Any", parseString)(content, builder, forbid_dtd=True)
+    except DefusedXmlException:
+        raise SourceError(
+            f"{file}: has a DTD or entities, which are not read: remove them, or export the job "
+            "again"
+        ) from None
+    except SAXParseException as error:
+        raise SourceError(
+            f"{file}: line {error.getLineNumber()}: is not XML: {error.getMessage()}"
+        ) from None
+    except (SAXException, LookupError, ValueError) as error:
+        raise SourceError(f"{file}: {error}: export the job again") from None
+    return builder.root.children[0]

@@ -1,0 +1,172 @@
+"""What is carried over does on a host what the task said, is then in effect, and can be undone."""
+
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from bot.features.importing.ansible import import_ansible
+from connectors.command import Query, Shell
+from connectors.errors import ParseError
+from runbooks import Change, NoUndo, Plan, Refused
+from runbooks._declared import check_page, load_page
+
+T = TypeVar("T")
+
+
+def run(command: Any) -> subprocess.CompletedProcess[str]:
+    assert isinstance(command, Shell)
+    shell = command.resolve({}, sudo=False)
+    return subprocess.run(
+        shell.words, input=shell.stdin, capture_output=True, text=True, check=False
+    )
+
+
+def run_query(_host: str, query: Query[T], /) -> T:
+    answer = run(query.command)
+    if answer.returncode not in query.statuses:
+        raise ParseError(answer.stderr)
+    return query.parse(answer.stdout)
+
+
+def load(tmp_path: Path, tasks: str) -> type[Change[Any]]:
+    """Import tasks, in which DIR is a directory of the test; return the one page."""
+    file = tmp_path / "tasks.yml"
+    file.write_text(tasks.replace("DIR", str(tmp_path)))
+    ((draft,),) = [one.drafts for one in import_ansible(file, set())]
+    assert draft.list_questions() == []
+    runbook = load_page(Path("page.yaml"), draft.render().encode())
+    check_page(runbook)
+    assert issubclass(runbook, Change)
+    return runbook
+
+
+def make_plan(runbook: type[Change[Any]], **values: str) -> Plan:
+    request = runbook.model_validate({"host": "web1", **values})
+    return request.plan(request.read(run_query))
+
+
+def apply(plan: Plan) -> None:
+    for step in plan.steps:
+        answer = run(step.do)
+        assert answer.returncode == 0, answer.stderr
+
+
+def undo(plan: Plan) -> None:
+    for step in reversed(plan.steps):
+        assert not isinstance(step.undo, NoUndo)
+        answer = run(step.undo)
+        assert answer.returncode == 0, answer.stderr
+
+
+def snapshot(place: Path) -> Mapping[str, object]:
+    """Return what is in a directory: modes, links and contents."""
+    return {
+        str(one.relative_to(place)): (
+            oct(one.lstat().st_mode),
+            str(one.readlink()) if one.is_symlink() else one.is_file() and one.read_text(),
+        )
+        for one in sorted(place.rglob("*"))
+        if one.name != "tasks.yml"
+    }
+
+
+REVERSIBLE = {
+    "a line": ("lineinfile: {path: DIR/conf, line: 'a/b = [1] * \\d $x'}", "conf"),
+    "a line by a pattern that nothing matches": (
+        "lineinfile: {path: DIR/conf, regexp: '^#?\\s*Port ', line: Port 2222}",
+        "conf",
+    ),
+    "a new file": (
+        "copy: {dest: DIR/new, content: \"one\\n\\n  two: $(id) 'x'\\n\", mode: '0640'}",
+        "new",
+    ),
+    "a new file without a line end": ("copy: {dest: DIR/new, content: one}", "new"),
+    "a directory": ("file: {path: DIR/a/b, state: directory, mode: '0750'}", "a/b"),
+    "a file": ("file: {path: DIR/new, state: touch}", "new"),
+    "a mode": ("file: {path: DIR/conf, mode: '0600'}", "conf"),
+    "a link": ("file: {path: DIR/new, state: link, src: DIR/conf}", "new"),
+    "another link": ("file: {path: DIR/link, state: link, src: DIR/conf}", "link"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REVERSIBLE)
+def test_task_is_in_effect_after_its_steps_and_gone_after_their_undo(tmp_path: Path, name: str):
+    task, changed = REVERSIBLE[name]
+    (tmp_path / "conf").write_text("first = 1\n\n# a comment\nlast = 2\n")
+    (tmp_path / "link").symlink_to("/nowhere")
+    runbook = load(tmp_path, f"- {task}\n")
+    before = snapshot(tmp_path)
+    plan = make_plan(runbook)
+    assert plan.steps
+    apply(plan)
+    after = snapshot(tmp_path)
+    assert after != before
+    assert changed in after
+    assert not make_plan(runbook).steps
+    undo(plan)
+    # A directory above that was made on the way stays.
+    assert {key: value for key, value in snapshot(tmp_path).items() if key != "a"} == before
+    assert make_plan(runbook).steps == plan.steps
+
+
+IRREVERSIBLE = {
+    "lineinfile: {path: DIR/conf, regexp: '^last *=', line: 'last = 3'}": "first = 1\nlast = 3\n",
+    "lineinfile: {path: DIR/conf, line: 'first = 1', state: absent}": "last = 2\n",
+    "lineinfile: {path: DIR/conf, regexp: '^(first|last)', state: absent}": "refused",
+    "lineinfile: {path: DIR/conf, regexp: '^[fl]', state: absent}": "",
+    "copy: {dest: DIR/conf, content: other}": "other",
+    "file: {path: DIR/conf, state: absent}": None,
+}
+
+
+@pytest.mark.parametrize("task", IRREVERSIBLE)
+def test_task_that_loses_what_was_says_so(tmp_path: Path, task: str):
+    wanted = IRREVERSIBLE[task]
+    (tmp_path / "conf").write_text("first = 1\nlast = 2\n")
+    file = tmp_path / "tasks.yml"
+    file.write_text(f"- {task}\n".replace("DIR", str(tmp_path)))
+    if wanted == "refused":
+        ((draft,),) = [one.drafts for one in import_ansible(file, set())]
+        assert draft.list_questions()
+        return
+    runbook = load(tmp_path, f"- {task}\n")
+    plan = make_plan(runbook)
+    (step,) = plan.steps
+    assert isinstance(step.undo, NoUndo)
+    apply(plan)
+    conf = tmp_path / "conf"
+    assert (conf.read_text() if conf.exists() else None) == wanted
+    assert not make_plan(runbook).steps
+
+
+def test_line_is_not_replaced_where_several_match(tmp_path: Path):
+    (tmp_path / "conf").write_text("Port 1\nPort 2\n")
+    task = "- lineinfile: {path: DIR/conf, regexp: '^Port ', line: Port 22}\n"
+    with pytest.raises(Refused, match=r"2 lines of .*/conf match .Port"):
+        make_plan(load(tmp_path, task))
+
+
+def test_template_without_logic_is_filled_with_values_of_the_play_and_of_the_request(
+    tmp_path: Path,
+):
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "app.j2").write_text("port = {{ port }}\nname = {{ name }}\n")
+    file = tmp_path / "site.yml"
+    file.write_text(
+        "- hosts: all\n  vars: {port: 8080}\n  tasks:\n"
+        f"    - template: {{src: app.j2, dest: {tmp_path}/app}}\n"
+    )
+    ((draft,),) = [one.drafts for one in import_ansible(file, set())]
+    text = (
+        draft.render().replace("pattern: TODO", "pattern: '[a-z]+'").replace("web1 TODO", "web1 x")
+    )
+    runbook = load_page(Path("page.yaml"), text.encode())
+    check_page(runbook)
+    assert issubclass(runbook, Change)
+    apply(make_plan(runbook, name="shop"))
+    assert (tmp_path / "app").read_text() == "port = 8080\nname = shop\n"
+    assert not make_plan(runbook, name="shop").steps
+    assert make_plan(runbook, name="other").steps

@@ -1,0 +1,320 @@
+"""`keyturn import`: what it writes, what it says of each step, and what it refuses."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.features.importing.ansible import import_ansible
+from bot.features.importing.drafts import Draft, Origin
+from bot.features.importing.pages import Imported
+from bot.features.importing.rundeck import import_rundeck
+from bot.features.importing.semaphore import import_semaphore
+from bot.features.importing.shell_lines import carry_blind
+from bot.features.importing.sources import MAX_BYTES, SourceError
+from tests.cli_process import Typed, run_command
+
+YAML_JOB = """\
+- name: Tune the web server
+  description: Makes a web server quick.
+  uuid: 5d3c
+  options:
+    - {name: log-dir, description: Where logs are, value: /var/log}
+    - {name: level, values: [low, high], enforced: true}
+    - {name: token, secure: true}
+  sequence:
+    keepgoing: true
+    strategy: node-first
+    commands:
+      - exec: sudo sysctl -w net.core.somaxconn=1024
+      - exec: mkdir -p /srv/cache
+        description: Make room
+      - exec: find ${option.log-dir} -name '*.${option.level}' -delete
+      - script: |
+          #!/bin/bash
+          curl -H "token: @option.token@" localhost
+      - jobref: {name: Warm the cache}
+      - exec: echo done
+  schedule: {time: {hour: '3'}}
+"""
+XML_JOB = """\
+<joblist>
+  <job>
+    <name>Tune the web server</name>
+    <description>Makes a web server quick.</description>
+    <context><options>
+      <option name='log-dir' value='/var/log'><description>Where logs are</description></option>
+      <option name='level' values='low,high' enforcedvalues='true'/>
+      <option name='token' secure='true'/>
+    </options></context>
+    <schedule><time hour='3'/></schedule>
+    <sequence keepgoing='true' strategy='node-first'>
+      <command><exec>sudo sysctl -w net.core.somaxconn=1024</exec></command>
+      <command><description>Make room</description><exec>mkdir -p /srv/cache</exec></command>
+      <command><exec>find ${option.log-dir} -name '*.${option.level}' -delete</exec></command>
+      <command><script><![CDATA[#!/bin/bash
+curl -H "token: @option.token@" localhost
+]]></script></command>
+      <command><jobref name='Warm the cache'/></command>
+      <command><exec>echo done</exec></command>
+    </sequence>
+  </job>
+</joblist>
+"""
+
+
+def type_import(tmp_path: Path, *words: str) -> Typed:
+    environment = os.environ | {"KEYTURN_RUNBOOKS": "", "KEYTURN_DATA": str(tmp_path / "var")}
+    return run_command(["import", *words], env=environment, where=tmp_path)
+
+
+def write(tmp_path: Path, text: str | bytes, name: str = "jobs.yaml") -> str:
+    file = tmp_path / name
+    file.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(file)
+
+
+def list_became(job: Imported) -> list[str]:
+    return [str(one.kind) for one in job.outcomes if not one.is_setting]
+
+
+@pytest.mark.parametrize(("name", "text"), [("jobs.yaml", YAML_JOB), ("jobs.xml", XML_JOB)])
+def test_both_formats_of_rundeck_are_carried_over_alike(tmp_path: Path, name: str, text: str):
+    (job,) = import_rundeck(Path(write(tmp_path, text, name)), set())
+    assert list_became(job) == [
+        "carried over",
+        "carried over",
+        "blind",
+        "blind",
+        "left out",
+        "left out",
+    ]
+    notes = {one.what: one.note for one in job.outcomes}
+    assert "stops at the first step that fails" in notes["keepgoing"]
+    assert "keyturn schedule new" in notes["schedule"]
+    assert "no password" in notes["the option token"]
+    assert "import that one too" in notes["Warm the cache"]
+    (draft,) = job.drafts
+    page = draft.render()
+    assert draft.words == "tune the web server"
+    assert "net.core.somaxconn={net_core_somaxconn}" in page, "the undo sets what was read"
+    assert """find "${1}" -name '*.'"${2}"'' -delete""" in page
+    assert "values:\n      - low\n      - high" in page
+    assert page.count("# Blind:") == 2
+    questions = "\n".join(draft.list_questions())
+    for asked in ("pattern", "when", "no_undo", "script", "run", "examples"):
+        assert f"{asked} is not answered yet" in questions
+    assert "it uses the password @option.token@" in questions
+    assert "written for bash" in questions
+
+
+def test_draft_says_at_each_place_what_is_open_and_is_neither_linted_nor_enabled(tmp_path: Path):
+    typed = type_import(tmp_path, "rundeck", write(tmp_path, YAML_JOB), "--directory", "own")
+    assert typed.returncode == 0, typed.stderr
+    for line in (
+        "  line 12   carried over sudo sysctl -w net.core.somaxconn=1024",
+        "  2 carried over, 2 blind, 2 left out",
+        "  wrote own/runbooks/tune_the_web_server.yaml",
+        "open questions, not to be enabled yet:",
+    ):
+        assert line in typed.stdout
+    (tmp_path / "own").chmod(0o755)
+    environment = os.environ | {"KEYTURN_RUNBOOKS": str(tmp_path / "own")}
+    linted = run_command(["runbook", "lint", "tune the web server"], env=environment)
+    assert linted.returncode == 1
+    assert linted.stdout.count("is not answered yet") == typed.stdout.count("is not answered yet")
+    again = type_import(tmp_path, "rundeck", write(tmp_path, YAML_JOB), "--directory", "own")
+    assert "own/runbooks/tune_the_web_server2.yaml" in again.stdout, "nothing is overwritten"
+
+
+def test_job_without_open_questions_is_a_page_that_passes_lint(tmp_path: Path):
+    job = "- {name: Harden, sequence: {commands: [{exec: sysctl -w kernel.dmesg_restrict=1}]}}"
+    typed = type_import(tmp_path, "rundeck", write(tmp_path, job), "--directory", "own", "--json")
+    (found,) = json.loads(typed.stdout)
+    assert found["drafts"] == [
+        {"words": "harden", "file": "own/runbooks/harden.yaml", "questions": []}
+    ]
+    assert [one["became"] for one in found["steps"]] == ["carried over"]
+    (tmp_path / "own").chmod(0o755)
+    environment = os.environ | {"KEYTURN_RUNBOOKS": str(tmp_path / "own")}
+    linted = run_command(["runbook", "lint", "harden"], env=environment)
+    assert (linted.returncode, linted.stdout) == (0, "No problems in 1 runbooks.\n")
+
+
+@pytest.mark.parametrize(
+    ("commands", "became", "said"),
+    [
+        # All of a page is read before its first step: a start after a stop would never be planned.
+        (["systemctl stop app", "cp a b", "systemctl start app"], 2, "When is this one needed?"),
+        (["rm -rf /srv/app", "mkdir -p /srv/app"], 2, "set /srv/app to nothing and a directory"),
+        (["systemctl restart app"], 1, "request `service restart HOST app`"),
+        (["touch /x/y", "systemctl restart app"], 1, "For this alone, request: service restart"),
+        (["systemctl stop sshd"], 0, "access to a host may depend on sshd"),
+        (["systemctl stop app; rm -f /x/y"], 0, "is not answered yet"),
+        (["rm -rf /etc"], 0, "top of the file system"),
+        (["df -h", "uptime"], 2, "which of these lines does a person have to act on?"),
+        (["chmod u+s /usr/bin/x"], 0, "the mode 'u+s' is not read"),
+        (["mkdir -p /srv/../etc"], 0, "is not a plain path"),
+        (["useradd -m -s /bin/sh ann"], 1, "complete: read it"),
+        (["apt-get install -y nginx", "systemctl enable --now nginx"], 2, "part2.yaml"),
+    ],
+)  # fmt: skip
+def test_command_is_carried_over_only_with_its_plain_meaning(
+    tmp_path: Path, commands: list[str], became: int, said: str
+):
+    job = [{"name": "job", "sequence": {"commands": [{"exec": one} for one in commands]}}]
+    file = write(tmp_path, json.dumps(job))
+    typed = type_import(tmp_path, "rundeck", file)
+    assert typed.stdout.count("carried over ") == became, typed.stdout
+    assert said in typed.stdout
+
+
+def test_values_reach_a_blind_line_as_arguments_and_never_as_code(tmp_path: Path):
+    draft = Draft("x", "x", tmp_path, {})
+    value = "a b; id $(id) 'q'"
+    code = "# it's\nprintf '%s|' \x01v\x02 \"x\x01v\x02y\" 'z\x01v\x02' \\\"\x01v\x02"
+    carry_blind(draft, Origin(tmp_path, 1, "x"), code, root=False)
+    script: str = draft.steps[0][2]["do"]["script"]
+    ran = subprocess.run(
+        ["sh", "-c", script, "keyturn", value], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == f'{value}|x{value}y|z{value}|"{value}|'
+
+
+PLAYBOOK = """\
+- name: Set up the web server
+  hosts: web
+  become: true
+  vars: {docroot: /srv/www, services: [nginx, php-fpm]}
+  roles: [common]
+  tasks:
+    - name: Make the directory
+      file: path={{ docroot }} state=directory mode=0755
+      notify: reload nginx
+    - service: {name: "{{ item }}", state: started, enabled: yes}
+      loop: "{{ services }}"
+    - lineinfile: {path: /etc/hosts, line: "10.0.0.1 db"}
+      when: ansible_os_family == 'Debian'
+    - shell: ./build.sh > /var/log/build
+      args: {chdir: /srv, creates: /srv/built}
+    - debug: {msg: hello}
+    - git: {repo: x, dest: /srv/app}
+    - copy: {src: ../../etc/passwd, dest: /srv/x}
+    - command: getenforce
+      changed_when: false
+  handlers:
+    - name: reload nginx
+      service: {name: nginx, state: reloaded}
+"""
+
+
+def test_playbook_is_carried_over_with_its_loops_values_conditions_and_handlers(tmp_path: Path):
+    file = write(tmp_path, PLAYBOOK, "site.yml")
+    typed = type_import(tmp_path, "ansible", file, "--json")
+    (found,) = json.loads(typed.stdout)
+    assert [(one["line"], one["became"]) for one in found["steps"]] == [
+        (7, "carried over"),
+        (10, "carried over"),
+        (12, "carried over"),
+        (14, "blind"),
+        (16, "left out"),
+        (17, "left out"),
+        (18, "left out"),
+        (19, "left out"),
+        (22, "carried over"),
+    ]
+    assert [one["setting"] for one in found["settings"]] == ["roles"]
+    page = Path(tmp_path, found["drafts"][0]["file"]).read_text()
+    assert '(!file_srv_www.startsWith("directory,"))' in " ".join(page.split())
+    assert "Start php-fpm" in page
+    assert "TODO: Ansible asked ansible_os_family == 'Debian'. Add it to:" in " ".join(
+        page.split()
+    )
+    assert 'when: file_srv_built == ""' in page
+    assert "cd /srv && ./build.sh > /var/log/build" in page
+    assert "passwd" not in page
+    awx = type_import(tmp_path, "awx", file, "--json")
+    assert json.loads(awx.stdout)[0]["steps"] == found["steps"]
+
+
+def test_templates_of_semaphore_import_their_playbooks(tmp_path: Path):
+    write(tmp_path, PLAYBOOK, "site.yml")
+    project: Any = {
+        "meta": {"name": "Demo"},
+        "templates": [
+            {"name": "Web", "playbook": "site.yml"},
+            {"name": "Gone", "playbook": "gone.yml"},
+            {"name": "Out", "playbook": "../../etc/passwd"},
+            {"name": "Plan", "app": "terraform", "playbook": ""},
+        ],
+    }
+    typed = type_import(tmp_path, "semaphore", write(tmp_path, json.dumps(project)), "--json")
+    web, gone, out, plan = json.loads(typed.stdout)
+    assert len(web["steps"]) == 9
+    assert "--repository" in gone["steps"][0]["note"]
+    assert "outside of" in out["steps"][0]["note"]
+    assert "terraform" in plan["steps"][0]["note"]
+
+
+BOMB = (
+    '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]>'
+    "<joblist><job><name>&b;</name><sequence/></job></joblist>"
+)
+OUTSIDE = (
+    '<!DOCTYPE x [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
+    "<joblist><job><name>&a;</name><sequence/></job></joblist>"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "problem"),
+    [
+        ("rundeck", BOMB, "has a DTD or entities"),
+        ("rundeck", OUTSIDE, "has a DTD or entities"),
+        ("rundeck", "<joblist><job>", "line 1: is not XML: "),
+        ("rundeck", "<joblist>\n</joblist>", "line 1: is not a list of jobs of Rundeck"),
+        ("rundeck", "<joblist>\n<job><name>x</name></job></joblist>", "line 2: this <job> has no"),
+        ("rundeck", "<a>" * 100 + "</a>" * 100, "line 1: is nested too deeply"),
+        ("rundeck", "- name: x", "line 1: is not a job of Rundeck"),
+        ("rundeck", "- name: x\n  sequence: {commands: [1]}", "line 2: `sequence` has no list"),
+        ("rundeck", "", "line 1: is not a job of Rundeck"),
+        ("rundeck", "a: [1", "line "),
+        ("rundeck", "- &a x\n- *a", "anchors and aliases are not allowed"),
+        ("rundeck", b"\xff\xfe", "is not UTF-8"),
+        ("rundeck", "x" * (MAX_BYTES + 1), "has more than 1024 KiB"),
+        ("ansible", "[" * 10000, "is nested too deeply"),
+        ("ansible", "hosts: all", "line 1: is not a playbook"),
+        ("ansible", "- hosts: all\n  tasks: {a: b}", "line 2: tasks is not a list"),
+        ("ansible", "- hosts: all\n  tasks: [x]", "tasks is not a list of tasks"),
+        ("ansible", "- !!python/object/apply:os.system [id]", "tags are not allowed"),
+        ("semaphore", "{}", "is not a project of Semaphore"),
+        ("semaphore", '{"templates": [1]}', "is not a project of Semaphore"),
+    ],
+)
+def test_file_that_is_no_job_gets_a_sentence_with_its_place(
+    tmp_path: Path, kind: str, text: str | bytes, problem: str
+):
+    file = Path(write(tmp_path, text))
+    importers: dict[str, Callable[[Path, set[str]], object]] = {
+        "rundeck": import_rundeck,
+        "ansible": import_ansible,
+        "semaphore": lambda file, taken: import_semaphore(file, taken, tmp_path),
+    }
+    with pytest.raises(SourceError) as caught:
+        importers[kind](file, set())
+    message = str(caught.value)
+    assert message.startswith(str(file))
+    assert problem in message
+    assert len(message.splitlines()) == 1
+
+
+def test_command_prints_why_a_file_is_no_job_and_writes_nothing(tmp_path: Path):
+    typed = type_import(tmp_path, "rundeck", write(tmp_path, BOMB))
+    assert (typed.returncode, typed.stdout) == (2, "")
+    assert "has a DTD or entities" in typed.stderr
+    assert len(typed.stderr.splitlines()) == 1
+    assert not (tmp_path / "drafts").exists()
