@@ -120,11 +120,24 @@ $(SCHEMAS): $(addprefix $(dir $(SCHEMAS)),generate.cjs payloads.ts tsconfig.json
 	echo "making schemas of Slack's types"
 	.ci/npm run --silent schemas -- $(CURDIR)/$@
 
+# What the Debian package has besides the wheel.
+.venv/.packages: requirements/run.txt .ci/packages | .venv/.requirements
+	echo "fetching the packages of the service"
+	.ci/packages .venv/packages
+	touch $@
+
+# The bill of materials is made of what requirements/run.txt pins; each entry has its hashes.
 .PHONY: package
-package: setup assets ## Build a wheel with the web pages' assets in dist; two builds of a commit are the same bytes
-	echo "building the wheel"
+package: setup assets .venv/.packages ## Build wheel, Debian package and bill of materials in dist; two builds of a commit are the same bytes
+	.ci/system dpkg=dpkg-deb
+	echo "building the wheel, the bill of materials and the Debian package"
+	mkdir -p dist
+	rm -f dist/*
 	$(BIN)/python -m hatchling build --target wheel --directory dist >/dev/null
-	cd dist && sha256sum *.whl
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
+		--output-file dist/keyturn.cdx.json requirements/run.txt 2>/dev/null
+	.ci/deb dist/*.whl .venv/packages dist/keyturn.cdx.json dist >/dev/null
+	cd dist && sha256sum *
 
 # --- Demo, tests, benchmarks ------------------------------------------------------------------------
 
@@ -164,6 +177,11 @@ PICTURES ?=
 .PHONY: test
 test: setup system assets schemas .venv/.compiled ## Run every test on every core; ARGS="-k word" and the like go to pytest
 	KEYTURN_PICTURES=$(PICTURES) $(BIN)/python -m pytest $(TOGETHER) $(ARGS)
+
+.PHONY: walk
+walk: package ## Install the Debian package in a bare Debian, and walk from there to the first approved change
+	.ci/system debootstrap=debootstrap $(SYSTEM_PACKAGES)
+	exec $(BIN)/python -m pytest -s tests/bare/walk.py
 
 .PHONY: guarantee
 guarantee: setup system ## Try over 300 ways to change an enrolled host without people's signatures; prints a table
@@ -234,10 +252,12 @@ check-imports:
 
 # Hosts run these with whatever `sh` they have; tests/connectors/test_script.py parses them with three.
 SHELL_SCRIPTS := $(wildcard connectors/scripts/*.sh)
+# These run on the machine of the service, with Debian's `sh`.
+PACKAGE_SCRIPTS := $(addprefix deploy/debian/,keyturn postinst prerm postrm)
 check-shell:
 	.ci/system shellcheck=shellcheck
 	$(call quietly,shell,shellcheck --shell=sh --external-sources --source-path=SCRIPTDIR $(SHELL_SCRIPTS) && \
-		echo $(SHELL_SCRIPTS) | xargs -n 1 sh -n)
+		echo $(SHELL_SCRIPTS) | xargs -n 1 sh -n && shellcheck $(PACKAGE_SCRIPTS))
 
 check-repository:
 	$(call quietly,repository,$(BIN)/python -m pytest tests/test_repository.py)

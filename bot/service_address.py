@@ -1,4 +1,4 @@
-"""The address of the service, and variables of libraries, from the environment or the file .env.
+"""The address of the service, and variables of libraries, from environment and settings file.
 
 They are read without the other settings, whose validation takes longer than a command needs.
 """
@@ -8,8 +8,9 @@ from pathlib import Path
 
 from dotenv import dotenv_values
 
-SETTINGS_FILE = Path(".env")
 PREFIX = "KEYTURN_"
+# The Debian package names its own.
+SETTINGS_FILE = Path(os.environ.get(f"{PREFIX}SETTINGS") or ".env")
 DEFAULT_LISTEN, DEFAULT_PORT = "127.0.0.1", 8080
 # Variables that libraries and runbooks read from the environment themselves.
 _LIBRARY_VARIABLES = frozenset(
@@ -43,7 +44,7 @@ def read_local_address() -> str:
 
 
 def export_library_variables() -> None:
-    """Copy variables of libraries and runbooks from the file .env to the environment.
+    """Copy variables of libraries and runbooks from the settings file to the environment.
 
     Variables that the environment has already are kept.
     """

@@ -21,8 +21,8 @@ from bot.service_address import (
     get_public_address,
 )
 
-# Variables of the command line and of compose.yaml, which are not settings of the service.
-_OTHER_VARIABLES = frozenset({"URL", "TOKEN", "PASSWORD"})
+# Variables of the command line and of compose.yaml, and the name of the settings file itself.
+_OTHER_VARIABLES = frozenset({"URL", "TOKEN", "PASSWORD", "SETTINGS"})
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 # An empty value of this setting disables its default, which is Slack.
 _EMPTY_ALLOWED = frozenset({"oidc_issuer"})
@@ -32,9 +32,10 @@ _OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
 
 
 class Settings(BaseSettings):
-    """Every setting is an environment variable KEYTURN_…, or a line of the file .env.
+    """Every setting is an environment variable KEYTURN_…, or a line of the settings file:
+    .env, or the one that KEYTURN_SETTINGS names.
 
-    An empty variable counts as omitted, and overrides .env.
+    An empty variable counts as omitted, and overrides the file.
 
     data: the directory of the database and the logs. policy: the policy directory. keys: the
     directory of changelog.key and secrets.key, the same for every process; *data* if omitted.

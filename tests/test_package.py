@@ -1,6 +1,8 @@
-"""The wheel has all that a server needs, works by itself, and is built the same twice."""
+"""Wheel and Debian package have all that a server needs, and are built the same twice."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -8,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from bot.settings import Settings
+
 ROOT = Path(__file__).parents[1]
+RUN = ROOT / "requirements" / "run.txt"
 
 
 def build(directory: Path) -> Path:
@@ -59,3 +64,103 @@ def test_wheel_works_outside_of_the_repository(wheel: Path, tmp_path: Path):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(place))
     assert "abusers clear" in done.stdout
+
+
+UNITS = sorted((ROOT / "deploy" / "debian").glob("*.service"))
+# Of systemd-analyze, out of 10: what a service that keeps to itself has.
+MOST_EXPOSURE = 2.5
+
+
+@pytest.fixture(scope="module")
+def bill(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("bill") / "keyturn.cdx.json"
+    program = Path(sys.executable).with_name("cyclonedx-py")
+    options = ["--pyproject", "pyproject.toml", "--output-reproducible", "--output-file", file]
+    subprocess.run(
+        [program, "requirements", *options, "requirements/run.txt"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    return file
+
+
+def build_debian_package(wheel: Path, bill: Path, directory: Path) -> Path:
+    """Build the package without the packages of others, which take a minute."""
+    packages = directory / "packages"
+    packages.mkdir()
+    (packages / "other.py").write_text("")
+    subprocess.run(
+        [ROOT / ".ci" / "deb", wheel, packages, bill, directory], check=True, capture_output=True
+    )
+    [package] = directory.glob("*.deb")
+    return package
+
+
+@pytest.fixture(scope="module")
+def unpacked(wheel: Path, bill: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return where a Debian package was unpacked; its control files are in DEBIAN."""
+    directories = [tmp_path_factory.mktemp("deb") for _ in range(2)]
+    first, second = (build_debian_package(wheel, bill, one) for one in directories)
+    assert first.read_bytes() == second.read_bytes()
+    target = directories[0] / "root"
+    subprocess.run(["dpkg-deb", "--raw-extract", first, target], check=True)
+    return target
+
+
+def test_debian_package_has_the_service_and_no_compiled_file(unpacked: Path):
+    control = (unpacked / "DEBIAN" / "control").read_text()
+    assert "@" not in control.replace("keyturn@localhost", "")
+    site = next((unpacked / "opt/keyturn/lib").glob("python3*/site-packages"))
+    assert (site / "bot/web/static/vendor/htmx.min.js").exists()
+    assert (site / "other.py").exists()
+    assert not [*unpacked.rglob("*.pyc")]
+    assert (unpacked / "usr/share/doc/keyturn/keyturn.cdx.json").stat().st_size
+    completion = unpacked / "usr/share/bash-completion/completions/keyturn"
+    assert "_KEYTURN_COMPLETE=bash_complete" in completion.read_text()
+    for path in unpacked.rglob("*"):
+        mode = path.lstat().st_mode
+        assert path.is_symlink() or not mode & 0o022, f"others can write {path}"
+
+
+def test_settings_of_the_debian_package_are_settings(unpacked: Path):
+    text = (unpacked / "etc/keyturn/keyturn.env").read_text()
+    assert (unpacked / "etc/keyturn/keyturn.env").stat().st_mode & 0o777 == 0o640
+    named = set(re.findall(r"(?m)^#?KEYTURN_(\w+)=", text))
+    assert {name.lower() for name in named} <= set(Settings.model_fields)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_unit_is_valid_and_locked_down(unit: Path, tmp_path: Path):
+    """Its programs are not on this machine: any other stands for them."""
+    text = unit.read_text().replace("/opt/keyturn/bin/keyturn", "/bin/true")
+    copy = tmp_path / unit.name.replace("@", "@ams")
+    copy.write_text(text.replace("file:/usr/share/doc/keyturn/operations.md", "man:true(1)"))
+    verified = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", copy],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (verified.returncode, verified.stderr) == (0, "")
+    threshold = f"--threshold={MOST_EXPOSURE * 10:.0f}"
+    rated = subprocess.run(
+        ["systemd-analyze", "security", "--offline=yes", "--no-pager", threshold, copy],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert rated.returncode == 0, rated.stdout
+    assert "Overall exposure level" in rated.stdout
+
+
+def test_bill_of_materials_has_every_pinned_package_with_its_hashes(bill: Path):
+    pins = dict(re.findall(r"(?m)^([a-z0-9][a-z0-9._-]*)(?:\[[^]]*\])?==(\S+)", RUN.read_text()))
+    components = json.loads(bill.read_text())["components"]
+    assert {one["name"]: one["version"] for one in components} == pins
+    hashes = {
+        one["name"]: [each["content"] for each in one["externalReferences"][0]["hashes"]]
+        for one in components
+    }
+    listed = re.findall(r"--hash=sha256:([0-9a-f]{64})", RUN.read_text())
+    assert sorted(each for one in hashes.values() for each in one) == sorted(listed)

@@ -121,7 +121,7 @@ SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
     ),
     "Server": (
         CommandEntry("init", "bot.cli.setup:create_policy_directory",
-            "Create a starter policy directory with comments."),
+            "Create a policy directory with comments, for two people who approve for each other."),
         CommandEntry("inventory", "bot.cli.inventory:inventory_commands",
             "Check, import and add hosts."),
         CommandEntry("sudoers", "bot.cli.inventory:print_sudoers",

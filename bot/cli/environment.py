@@ -28,9 +28,15 @@ def read_settings() -> "Settings":
     """Return the settings; end with a message that names the setting that is wrong."""
     from pydantic import ValidationError
 
-    from bot.service_address import export_library_variables
+    from bot.service_address import SETTINGS_FILE, export_library_variables
     from bot.settings import Settings
 
+    if "KEYTURN_SETTINGS" in os.environ and not os.access(SETTINGS_FILE, os.R_OK):
+        exit_with_error(
+            f"cannot read {SETTINGS_FILE}, which KEYTURN_SETTINGS names: run this as the user of "
+            "the service, or name another file",
+            FAILED,
+        )
     try:
         # Before any client library is loaded: they read proxy and authorities at import.
         export_library_variables()
@@ -117,6 +123,7 @@ def read_installation() -> "Installation":
     from bot.maintenance.installation import Installation
     from bot.model.redaction import Redactor
     from bot.model.verifier_keys import parse_witnesses
+    from bot.service_address import SETTINGS_FILE
     from bot.settings import find_misspelt_settings
 
     return Installation(
@@ -137,6 +144,7 @@ def read_installation() -> "Installation":
         slack_channel=given.slack_channel,
         slack_alarm_channel=given.slack_alarm_channel,
         misspelt_settings=find_misspelt_settings(),
+        settings_file=SETTINGS_FILE,
         authorities=os.environ.get("SSL_CERT_FILE", ""),
     )
 

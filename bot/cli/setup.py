@@ -1,10 +1,21 @@
 """`keyturn init`, `runbooks` and `sign-in`."""
 
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import click
 
-from bot.cli.context import NOT_FOUND, exit_on_errors, exit_with_error, wants_json
+from bot.cli.context import (
+    FAILED,
+    NOT_FOUND,
+    NOT_UNDERSTOOD,
+    exit_with_error,
+    wants_json,
+)
 from bot.cli.environment import open_database, read_settings
 from bot.cli.options import json_option
 from bot.cli.terminal import print_json, print_result, write_output
@@ -67,18 +78,108 @@ def list_runbooks(*, words: tuple[str, ...], html: Path | None) -> None:
 
 
 @click.command("init")
-@click.argument("directory", type=click.Path(path_type=Path, file_okay=False))
-def create_policy_directory(directory: Path) -> None:
-    """Create a starter policy directory with comments.
+@click.argument(
+    "directory", required=False, type=click.Path(path_type=Path, file_okay=False), default=None
+)
+@click.option(
+    "--person",
+    "people",
+    multiple=True,
+    metavar="'NAME <E-MAIL>'",
+    help="The first people: give two. Each may request changes, which the other approves.",
+)
+@click.option("--area", default="", metavar="NAME", help="The area that they own.")
+@click.option(
+    "--slack",
+    "accounts",
+    multiple=True,
+    metavar="TEAM/USER",
+    help="Slack account of each person, in the same order, such as T0123ABC/U0456DEF.",
+)
+def create_policy_directory(
+    *, directory: Path | None, people: tuple[str, ...], area: str, accounts: tuple[str, ...]
+) -> None:
+    """Create a policy directory with comments, for two people who approve for each other.
 
-    For example: keyturn init policy
+    A terminal asks for what the options do not say; without one, and without --person, the people
+    are examples to edit. DIRECTORY is the one of the settings if omitted. It also gets the SSH key
+    with which Keyturn logs in to hosts.
+
+    For example: keyturn init --person 'Olga Berg' --person 'Dora Lind' --area web
     """
+    directory = directory or read_settings().policy
+    if not people and not area and sys.stdin.isatty():
+        people, area, accounts = _ask_for_people()
+    if bool(people) != bool(area) or len(people) == 1:
+        exit_with_error(
+            "give --person twice, for two people who approve for each other, and --area, which "
+            "both own",
+            NOT_UNDERSTOOD,
+        )
+    if accounts and len(accounts) != len(people):
+        exit_with_error("give --slack once for each --person, or not at all", NOT_UNDERSTOOD)
+    ids = _write_policy(directory, people, area, accounts)
+    key = directory / "keys" / "keyturn"
+    if _create_key(key):
+        click.echo(f"wrote {key} and {key}.pub, which hosts get in authorized_keys")
+    if not ids:
+        click.echo(f"Edit these files, then run: keyturn policy check {directory}")
+        return
+    click.echo("Start the service (systemctl enable --now keyturn, or keyturn serve); to sign in:")
+    for one in ids:
+        click.echo(f"  keyturn sign-in {one}")
+
+
+def _write_policy(
+    directory: Path, people: Sequence[str], area: str, accounts: Sequence[str]
+) -> list[str]:
+    """Write the files of the policy, and return the ids of its people."""
     from bot.policy import starter
 
-    with exit_on_errors():
-        for path in starter.write_starter_policy(directory):
-            click.echo(f"wrote {path}")
-    click.echo(f"Edit these files, then run: keyturn policy check {directory}")
+    try:
+        parsed = [
+            starter.parse_person(typed, account)
+            for typed, account in zip_longest(people, accounts, fillvalue="")
+        ]
+        named = starter.parse_area(area) if area else ""
+        paths = starter.write_starter_policy(directory, parsed, named)
+    except starter.InvalidStarterError as error:
+        exit_with_error(str(error), NOT_UNDERSTOOD)
+    except FileExistsError as error:
+        exit_with_error(str(error), FAILED)
+    except OSError as error:
+        exit_with_error(f"cannot write {directory}: {error.strerror}", FAILED)
+    for path in paths:
+        click.echo(f"wrote {path}")
+    return [one.id for one in parsed]
+
+
+def _ask_for_people() -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """Ask for two people, their area and their accounts in Slack, if they use it."""
+    click.echo("Two people approve for each other. You can add others later.")
+    people = tuple(
+        click.prompt(f"{which} person, as NAME <E-MAIL> or NAME") for which in ("First", "Second")
+    )
+    area = click.prompt("Name of the area that both own", default="production")
+    if not click.confirm("Do you use Slack?", default=False):
+        return people, area, ()
+    click.echo("In Slack: profile, ⋮, Copy member ID; the team is in app.slack.com/client/T….")
+    accounts = tuple(click.prompt(f"{one}, as TEAM/USER") for one in people)
+    return people, area, accounts
+
+
+def _create_key(file: Path) -> bool:
+    """Create the SSH key of Keyturn unless it is there; return whether it was created."""
+    program = shutil.which("ssh-keygen")
+    if file.exists():
+        return False
+    if program is None:
+        click.echo(f"ssh-keygen is missing, so create the SSH key {file} yourself", err=True)
+        return False
+    command = [program, "-q", "-t", "ed25519", "-N", "", "-C", "keyturn", "-f", str(file)]
+    if subprocess.run(command, check=False).returncode:
+        exit_with_error(f"ssh-keygen did not create {file}", FAILED)
+    return True
 
 
 @click.command("sign-in")

@@ -1,0 +1,1 @@
+"""Installing the Debian package where nothing else is."""
