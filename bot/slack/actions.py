@@ -5,6 +5,7 @@ import logging
 import re
 import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import ClientError
@@ -26,9 +27,10 @@ from bot.slack.blocks import Message
 from bot.slack.buttons import (
     ANY_RUNBOOK,
     ASK_ACCESS,
+    COMMAND_ACTION,
     FORM_ACTION,
     READ_ACTION,
-    READING_WORDS,
+    is_reading,
 )
 from bot.slack.client import (
     CALL_ERRORS,
@@ -37,6 +39,7 @@ from bot.slack.client import (
     get_error_cause,
     get_retry_seconds,
 )
+from bot.slack.command_forms import COMMAND_FORM, CommandForms
 from bot.slack.commands import CommandAnswer, RequestedForm, SlackCommands
 from bot.slack.home import HomeTabs
 from bot.slack.identity import AccountRefused, IdentityService, UnknownAccountError
@@ -53,6 +56,7 @@ from bot.slack.run_buttons import (
     SIGN,
     SUBMIT,
     UNDO,
+    WATCH,
     Decision,
 )
 from bot.slack.run_forms import (
@@ -170,7 +174,17 @@ _OUTDATED_MENU = "This menu is out of date: open the run."
 
 _COMMANDS = (COMMAND, *ALIASES)
 _FORM_BUTTON_PATTERN = re.compile(rf"{FORM_ACTION}-\d{{1,2}}")
+_COMMAND_BUTTON_PATTERN = re.compile(rf"{COMMAND_ACTION}-\d{{1,2}}")
 _READ_BUTTON_PATTERN = re.compile(rf"{READ_ACTION}-\d{{1,2}}")
+
+
+@dataclass(frozen=True)
+class SlackForms:
+    """The modals."""
+
+    requests: RequestForms
+    runs: RunForms
+    commands: CommandForms
 
 
 class SlackListeners:
@@ -181,13 +195,13 @@ class SlackListeners:
         identity: IdentityService,
         commands: SlackCommands,
         decisions: DecisionHandler,
-        request_forms: RequestForms,
-        run_forms: RunForms,
+        forms: SlackForms,
         home_tabs: HomeTabs,
         sender: MessageSender,
     ) -> None:
         self._identity, self._commands, self._decisions = identity, commands, decisions
-        self._request_forms, self._run_forms = request_forms, run_forms
+        self._request_forms, self._run_forms = forms.requests, forms.runs
+        self._command_forms = forms.commands
         self._home_tabs, self._sender = home_tabs, sender
         self._background_tasks: set[asyncio.Task[None]] = set()
 
@@ -199,16 +213,17 @@ class SlackListeners:
             app.action(decision.id)(self.on_run_button if decision.form else self.on_click)
         app.action(SIGN.id)(self.on_link)
         app.action(MENU)(self.on_menu)
-        for opener in (UNDO, DETAILS, SUBMIT, DISCARD, REVIEW_PLAN):
+        for opener in (UNDO, DETAILS, WATCH, SUBMIT, DISCARD, REVIEW_PLAN):
             app.action(opener.id)(self.on_run_button)
         for opens_form in (_FORM_BUTTON_PATTERN, RESUBMIT.id):
             app.action(opens_form)(self.on_form_button)
         for action in (modals.HOST, modals.VALUE):
             app.action(action)(self.on_choice)
             app.options(action)(self.on_options_request)
-        for callback in (modals.FORM, modals.CHOOSER, DECISION, PLAN):
+        for callback in (modals.FORM, modals.CHOOSER, DECISION, PLAN, COMMAND_FORM):
             app.view(callback)(self.on_form_submitted)
         app.action(_READ_BUTTON_PATTERN)(self.on_read_button)
+        app.action(_COMMAND_BUTTON_PATTERN)(self.on_command_button)
         app.action(ASK_ACCESS)(self.on_ask_access)
         app.shortcut(modals.ABOUT_HOST)(self.on_shortcut)
         app.event("app_home_opened")(self.on_home_opened)
@@ -330,6 +345,12 @@ class SlackListeners:
             await self._answer_plan_button(click, person=person.id, origin=origin)
             return
         number, _ = parse_button_value(click)
+        if click.action == WATCH.id:
+            answer = await threads.run_in_answer_thread(
+                self._commands.watch_run, number, person=person.id, user=click.account.user
+            )
+            await self._reply_to_click(click, answer)
+            return
         forms, trigger_id = self._run_forms, click.trigger_id
         if click.action == DETAILS.id:
             opening = forms.open_details(trigger_id, number, person=person.id)
@@ -452,6 +473,7 @@ class SlackListeners:
             modals.CHOOSER: self._request_forms.build_next_view,
             DECISION: self._run_forms.submit_decision,
             PLAN: self._run_forms.submit_plan,
+            COMMAND_FORM: self._command_forms.submit_form,
         }
         handle_form = handlers[shown.callback_id]
         submission = asyncio.create_task(self._submit_form(handle_form, shown))
@@ -498,6 +520,8 @@ class SlackListeners:
         result, user = await form_task, shown.account.user
         if isinstance(result, PendingPlan):
             await self._send_plan(result, "", shown.account)
+        elif shown.callback_id == COMMAND_FORM and "type" in result:
+            await self._send_to_person("", user, Message("Done", result["blocks"]))
         elif "type" in result:
             await self._send_to_person("", user, _NO_FORM)
         elif result:
@@ -563,6 +587,23 @@ class SlackListeners:
         ]
         return access.render_access_requested(asked)
 
+    async def on_command_button(self, ack: AsyncAck, body: Body) -> None:
+        """Open the form of a command."""
+        click = payloads.parse_click(body)
+        work = self._open_command_form(click)
+        self._run_in_background(work, click.channel, click.account.user)
+        await ack()
+
+    async def _open_command_form(self, click: ButtonClick) -> None:
+        await self._identity.get_person(click.account)
+        channel = click.channel or await self._sender.open_conversation(click.account.user)
+        try:
+            is_open = await self._command_forms.open_form(click, channel=channel)
+        except ValueError:
+            raise TooLate("This button is out of date: type /keyturn help.") from None
+        if not is_open:
+            await self._reply_to_click(click, _NO_FORM)
+
     async def on_read_button(self, ack: AsyncAck, body: Body) -> None:
         """Show what the command of a button shows, to this person only."""
         click = payloads.parse_click(body)
@@ -570,7 +611,7 @@ class SlackListeners:
         await ack()
 
     async def _answer_read_button(self, click: ButtonClick) -> None:
-        if click.value.partition(" ")[0] not in READING_WORDS:
+        if not is_reading(click.value):
             raise TooLate("This button is out of date: type /keyturn help.")
         message = payloads.Mention(click.account, click.channel, click.thread, click.value)
         answer = await self._answer_text(message)

@@ -23,8 +23,9 @@ from bot.policy import Organisation, Person, PolicySource
 from bot.queries.banned_people import describe_ban
 from bot.queries.form_options import FormOptions
 from bot.service import KeyturnService
-from bot.slack.actions import DecisionHandler, SlackListeners
+from bot.slack.actions import DecisionHandler, SlackForms, SlackListeners
 from bot.slack.client import ConnectionRetryHandler, MessageSender
+from bot.slack.command_forms import CommandForms
 from bot.slack.commands import SlackCommands
 from bot.slack.dedup import DeliveryRegister
 from bot.slack.features import NO_FEATURES, ChatFeatures
@@ -162,8 +163,13 @@ class SlackService:
             ),
             commands,
             DecisionHandler(service, database),
-            RequestForms(service, database, policies, form_options, views, commands.requestable),
-            RunForms(service, database, view_builder, views),
+            SlackForms(
+                RequestForms(
+                    service, database, policies, form_options, views, commands.requestable
+                ),
+                RunForms(service, database, view_builder, views),
+                CommandForms(commands, database, policies, views),
+            ),
             self.home_tabs,
             sender,
         )

@@ -177,6 +177,11 @@ def input_block(block_id: str, label: str, element: Element) -> Block:
     return {"type": "input", "block_id": block_id, "label": plain_text(label), "element": element}
 
 
+def time_input(action: str, *, initial: int) -> Element:
+    """Return the element that takes a date and a time. initial: in seconds."""
+    return {"type": "datetimepicker", "action_id": action, "initial_date_time": initial}
+
+
 def reason_input(
     block_id: str, action: str, *, initial: str = "", seen_by: str, label: str = "Reason"
 ) -> Block:

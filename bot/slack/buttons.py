@@ -1,6 +1,8 @@
 """Buttons below answers: they open a filled form, or show what a command would. Pure."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
 
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import Element, button, shorten_text
@@ -11,12 +13,22 @@ FORM_ACTION = "ask"
 ANY_RUNBOOK = "anything"
 # Shows what the command that its value holds would show.
 READ_ACTION = "read"
+# Opens the form of the command that its value holds.
+COMMAND_ACTION = "command"
 # Asks the administrators to add the person.
 ASK_ACCESS = "ask-access"
 # The commands that change nothing, so that a click or a message in plain words may run them.
-READING_WORDS = frozenset({"help", "runs", "run", "changed", "who", "freeze", "freezes", "can-i"})
+_READING_WORDS = frozenset({"help", "runs", "run", "changed", "who", "freezes", "can-i"})
+# Commands that show one thing, or all of a kind, if at most a number follows.
+_SHOWING_WORDS = frozenset({"drift", "schedule", "schedules", "grant", "grants", "freeze"})
 MAX_VALUE_LENGTH = 2000
 _MAX_TEXT_LENGTH = 60
+
+
+def is_reading(command: str) -> bool:
+    """Return whether a command changes nothing."""
+    word, _, rest = command.partition(" ")
+    return word in _READING_WORDS or (word in _SHOWING_WORDS and (not rest or rest.isdecimal()))
 
 
 def build_form_button(text: str, typed: str, *, n: int = 0, main: bool = False) -> Element:
@@ -44,3 +56,37 @@ def build_read_button(text: str, command: str, *, n: int = 0) -> Element:
 def fits_button(typed: Iterable[str]) -> bool:
     """Return whether each typed request fits into a button."""
     return all(len(one) <= MAX_VALUE_LENGTH for one in typed)
+
+
+class Missing(StrEnum):
+    """What the form of a command asks for."""
+
+    NOTHING = "n"
+    REASON = "r"
+    TIME_AND_REASON = "t"
+
+
+@dataclass(frozen=True)
+class CommandButton:
+    """A button that opens the form of a command."""
+
+    text: str
+    """What it does: `Adopt`."""
+    command: str
+    """Behind /keyturn, without reason: `drift adopt 7`."""
+    missing: Missing = Missing.REASON
+
+    def build(self, *, n: int = 0) -> Element:
+        """Return the button. n: its number among those of a message."""
+        return button(
+            f"{self.text}…",
+            action=f"{COMMAND_ACTION}-{n}",
+            value=f"{self.missing}:{self.text}:{self.command}",
+            label=f"{self.text}: {COMMAND} {self.command}",
+        )
+
+
+def parse_command_button(value: str) -> CommandButton:
+    """Return the button of a value. Raises ValueError."""
+    missing, text, command = value.split(":", 2)
+    return CommandButton(text, command, Missing(missing))

@@ -32,9 +32,9 @@ from bot.queries.break_glass_rules import check_break_glass_reason
 from bot.queries.preview import preview_request
 from bot.queries.suggestions import RequestableRunbooks
 from bot.service import KeyturnService
-from bot.slack import parsing, policy_commands, replies, unfurls
+from bot.slack import parsing, policy_commands, replies, unfurls, watching
 from bot.slack.blocks import Message
-from bot.slack.buttons import READING_WORDS
+from bot.slack.buttons import is_reading
 from bot.slack.changed_command import answer_changed_command
 from bot.slack.delegation_command import DelegationCommands
 from bot.slack.features import NO_FEATURES, ChatFeatures
@@ -194,7 +194,7 @@ class SlackCommands:
             return about_run
         if command.typed_text.is_greeting:
             return self.help_screens.render(policy, person)
-        if command.word in READING_WORDS:
+        if is_reading(f"{command.word} {command.rest}".strip()):
             try:
                 return self._answer_reading_command(command)
             except (RequestSyntaxError, InvalidRequestError) as refusal:
@@ -269,6 +269,13 @@ class SlackCommands:
     def record_links(self, links: SharedLinks) -> None:
         """Have links to runs unfurled."""
         unfurls.record_links(self._database, links, base_url=self._view_builder.base_url)
+
+    def watch_run(self, number: int, *, person: str, user: str) -> Message:
+        """Have a person notified when a run ends. Raises NoSuchRun, TooLate."""
+        rights = self._view_builder.get_view_rights(person)
+        with self._database.transaction() as tx:
+            watching.add_watcher(tx, number, user=user, rights=rights)
+        return replies.build_text_reply(f"You get a direct message when run {number} ends.")
 
     def remember_access(self, account: Account) -> bool:
         """Record that an unknown person asks for access; return whether it is the first time."""

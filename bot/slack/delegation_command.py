@@ -12,6 +12,7 @@ from bot.service import KeyturnService
 from bot.slack import replies
 from bot.slack.blocks import (
     Message,
+    actions,
     bold,
     code,
     context,
@@ -22,9 +23,10 @@ from bot.slack.blocks import (
     rich_text,
     rich_text_section,
 )
+from bot.slack.buttons import CommandButton, Missing
 from bot.slack.parsing import TypedCommand, parse_number
 
-_MAX_LISTED = 15
+_MAX_LISTED, _MAX_BUTTONS = 15, 3
 _END_WORDS = frozenset({"end", "revoke", "stop"})
 
 
@@ -116,7 +118,8 @@ class DelegationCommands:
                 f"{replies.COMMAND} {grant_words.DELEGATION_SYNTAX}"
             )
         lines = [self._format_delegation(one) for one in found[:_MAX_LISTED]]
-        return _build_list("Delegations", lines, f"{replies.COMMAND} delegate end N")
+        numbers = [one.id for one in found]
+        return _build_list("Delegations", lines, "delegate end", numbers)
 
     def _format_delegation(self, delegation: Delegation) -> str:
         delegate = self._get_person_name(delegation.delegate)
@@ -147,7 +150,7 @@ class DelegationCommands:
             + f", {_format_end(one.ends_at)}"
             for one in found[:_MAX_LISTED]
         ]
-        return _build_list("Standing grants", lines, f"{replies.COMMAND} grant end N")
+        return _build_list("Standing grants", lines, "grant end", [one.id for one in found])
 
     def _get_person_name(self, person: str) -> str:
         return self._policies.get_policy().get_person_name(person)
@@ -176,11 +179,20 @@ def _build_reply(text: str, ends_at: int, end_command: str) -> Message:
     return Message(format_notification(text), parts)
 
 
-def _build_list(title: str, lines: Sequence[str], end_command: str) -> Message:
-    end = rich_text_section("To end one: ", code(end_command))
+def _build_list(
+    title: str, lines: Sequence[str], end_command: str, numbers: Sequence[int]
+) -> Message:
+    end = rich_text_section("To end one: ", code(f"{replies.COMMAND} {end_command} N"))
+    buttons = [
+        CommandButton(f"End {number}", f"{end_command} {number}", Missing.NOTHING).build(n=n)
+        for n, number in enumerate(numbers[:_MAX_BUTTONS])
+    ]
     return Message(
         title,
-        [paragraph(bold(title)), context("\n".join(lines)), rich_text(end)],
+        [
+            *(paragraph(bold(title)), context("\n".join(lines)), rich_text(end)),
+            actions("end", *buttons),
+        ],
     )
 
 

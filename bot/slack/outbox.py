@@ -55,6 +55,7 @@ from bot.slack.run_message import (
 from bot.slack.run_posts import CARD, REMARK, RunPosts
 from bot.slack.threads import write_or_log
 from bot.slack.unfurls import Unfurls
+from bot.slack.watching import list_watchers, notify_watcher
 
 log = logging.getLogger(__name__)
 
@@ -237,7 +238,9 @@ class Outbox:
             self._view_builder.build_slack_run_view(tx, update.run), attempts=update.attempts
         )
         posted = outbox.list_messages(tx, update.run)
-        return _Delivery(update, RunPosts(self._database, self._message_sender, run_view, posted))
+        posts = RunPosts(self._database, self._message_sender, run_view, posted)
+        posts.watchers = list_watchers(tx, posts, self._view_builder)
+        return _Delivery(update, posts)
 
     def _is_channel_ready(self, tx: Transaction, delivery: _Delivery) -> bool:
         """Return whether the channel takes one more message now; else it waits for its turn."""
@@ -355,6 +358,8 @@ class Outbox:
                 await attempt.deliver_part(self._send_ephemeral(posts, _EPHEMERAL, card))
             case Audience.CHANNEL:
                 await self._send_to_channel(posts, attempt)
+        for user in posts.watchers:
+            await attempt.deliver_part(notify_watcher(posts, user))
         await attempt.deliver_part(self._unfurls.update_unfurls(posts))
         if attempt.errors:
             raise attempt.errors[0]

@@ -410,6 +410,8 @@ def _parse_values(values: object) -> dict[str, str]:
     for block, elements in cast("Body", values if isinstance(values, dict) else {}).items():
         for element in cast("Body", elements if isinstance(elements, dict) else {}).values():
             value = _get_text(element, "value") or _get_text(element, "selected_option", "value")
+            at = _get_member(element, "selected_date_time")
+            value = str(at) if isinstance(at, int) else value
             if value:
                 found[block] = value
     return found

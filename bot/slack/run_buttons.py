@@ -122,6 +122,8 @@ STOP = RunButton("stop", "Stop", _stop)
 UNDO = RunButton("undo", "Undo…")
 # The whole plan, how it is undone, and what identifies it in the change log.
 DETAILS = RunButton("commands", "Details", spoken="{text} of run {run}: {title}")
+# The person gets a direct message when the run ends.
+WATCH = RunButton("watch", "Watch")
 # Slack reports that it was pressed, and opens the page.
 SIGN = RunButton("sign", "Sign…")
 # Of a plan: it is opened, requested, or discarded.
@@ -137,7 +139,7 @@ _DECIDING = (
 )
 # The menu beside the buttons of a card.
 MENU = "more"
-_IN_MENU = (QUESTION, REASSIGN, WITHDRAW, DETAILS)
+_IN_MENU = (QUESTION, REASSIGN, WITHDRAW, WATCH, DETAILS)
 MENU_IDS = frozenset(one.id for one in _IN_MENU)
 
 

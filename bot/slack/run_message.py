@@ -251,6 +251,7 @@ _RESUBMITTABLE_STATES = frozenset(
 )
 # In other states the card shows no commands: *Details* does.
 _STATES_WITH_COMMANDS = frozenset({State.PLANNED, State.PENDING, State.COUNTER_PROPOSED})
+_WATCHABLE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING, State.UNKNOWN})
 _STOPPABLE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING})
 _MAX_MENTIONS = 5
 _MAX_REMARKS = 6
@@ -342,6 +343,15 @@ def render_result(run_view: SlackRunView) -> Message:
     # A witness outside the database: its administrators cannot edit messages in Slack.
     log = [context(run_view.log_reference)] if run_view.log_reference else []
     return _build_message(run_view, format_run_line(run_view), [rich_text(*parts), *log])
+
+
+def render_ended(run_view: SlackRunView) -> Message:
+    """Render how the run ended for a person who watched it, without output and reason."""
+    label = build_run_label(run_view)
+    heading = paragraph(emoji(label.icon), " ", bold(format_heading(run_view)))
+    result = [paragraph(capitalise_sentence(shorten_text(label.text, 2000)))] if label.text else []
+    place = context(format_place(run_view.run.id, run_view.page_url))
+    return _build_message(run_view, format_run_line(run_view), [heading, *result, place])
 
 
 def render_remark(run_view: SlackRunView, remark: Remark) -> Message:
@@ -595,6 +605,7 @@ def _build_buttons(run_view: SlackRunView) -> list[Element]:
     run = run_view.run
     if run.state in _STATES_WITH_COMMANDS:
         return _build_decision_buttons(run_view)
+    is_watchable = bool(run.plan) and run.state in _WATCHABLE_STATES
     buttons: list[Element] = []
     if run.state is State.QUEUED:
         buttons.append(run_buttons.WITHDRAW.build(run))
@@ -602,15 +613,28 @@ def _build_buttons(run_view: SlackRunView) -> list[Element]:
         text = "Nothing more is sent for this run. A step under way ends first."
         dialog = confirm_dialog(f"Stop run {run.id}?", text, yes="Stop")
         buttons.append(run_buttons.STOP.build(run) | {"confirm": dialog})
+    if run.state is State.QUEUED and is_watchable and run.step_count:
+        menu = run_buttons.build_menu(run, run_buttons.WATCH, run_buttons.DETAILS)
+        return [*buttons, menu]
+    if is_watchable:
+        buttons.append(run_buttons.WATCH.build(run))
+    buttons += _build_ended_buttons(run_view)
+    # The steps of a schedule were what it would have done when it was requested.
+    if run.step_count and run.timing is None and run.state is not State.NO_CHANGES:
+        buttons.append(run_buttons.DETAILS.build(run))
+    return buttons
+
+
+def _build_ended_buttons(run_view: SlackRunView) -> list[Element]:
+    """Return the buttons with which a run that has ended is undone or requested again."""
+    run = run_view.run
+    buttons: list[Element] = []
     if run.state is State.SUCCEEDED and _has_undo(run_view):
         buttons.append(run_buttons.UNDO.build(run))
     if run.is_ended and run.plan and resubmit.can_be_planned_again(run):
         buttons.append(run_buttons.REPLAN.build(run))
     if run.state in _RESUBMITTABLE_STATES and not resubmit.get_resubmit_refusal(run):
         buttons.append(run_buttons.RESUBMIT.build(run, value=str(run.id)))
-    # The steps of a schedule were what it would have done when it was requested.
-    if run.step_count and run.timing is None and run.state is not State.NO_CHANGES:
-        buttons.append(run_buttons.DETAILS.build(run))
     return buttons
 
 

@@ -1,7 +1,7 @@
 """The messages of one run in Slack, each of which is sent once."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from slack_sdk.errors import SlackApiError
@@ -34,6 +34,7 @@ class RunPosts:
     Attributes:
         run_view: the run as it is now.
         posted: what was sent, by slot.
+        watchers: the users who watched it, and have no message about its end yet.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class RunPosts:
         run_view: SlackRunView,
         posted: Mapping[str, PostedMessage],
     ) -> None:
+        self.watchers: Sequence[str] = ()
         self._database, self._sender = database, sender
         self.run_view, self.posted = run_view, posted
 

@@ -181,9 +181,8 @@ def test_first_time_user_gets_from_opening_the_app_to_an_approved_change(service
     wait_for(lambda: get_newest_run(service).state is State.PENDING, "the request")
 
     channel = next(iter(service.emulator.workspace.channels))
-    card = wait_for(
-        lambda: olga.find("Run 3 · Needs approval: abusers clear lb1", channel), "the card"
-    )
+    title = f"Run {get_newest_run(service).id} · Needs approval: abusers clear lb1"
+    card = wait_for(lambda: olga.find(title, channel), "the card")
     wait_for(lambda: is_card_recorded(service, channel, card.ts), "the record of the card")
     answer = olga.type("@keyturn approve", channel, card.ts)
     olga.press(answer, "Approve")

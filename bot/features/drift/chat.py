@@ -20,7 +20,9 @@ from bot.model.text import align_rows, format_count
 from bot.service import KeyturnService
 from bot.slack import replies
 from bot.slack.blocks import (
+    Element,
     Message,
+    actions,
     bold,
     bullet_list,
     code,
@@ -31,12 +33,13 @@ from bot.slack.blocks import (
     rich_text_section,
     shorten_text,
 )
+from bot.slack.buttons import CommandButton, Missing, build_read_button
 from bot.slack.features import AnswerCommand, ChatFeatures, ChatWords
 from bot.slack.parsing import TypedCommand, parse_number, split_ticket
 from bot.slack.run_notices import NoticeContext, RunNotice
 from connectors.visible_text import quote_text
 
-_MAX_LISTED, _MAX_ALERTED, _MAX_CANDIDATES = 20, 5, 15
+_MAX_LISTED, _MAX_ALERTED, _MAX_CANDIDATES = 20, 3, 15
 _USAGE = f"{replies.COMMAND} drift"
 
 
@@ -67,11 +70,29 @@ def build_drift_alert(context: NoticeContext) -> RunNotice | None:
     items += [[f"and {more} more"]] if more > 0 else []
     address = f"{context.base_url}/drift?host={context.run.host}"
     page = [rich_text_section(link(address, "Open"))] if context.base_url else []
-    message = Message(
-        format_notification(title),
-        [rich_text(rich_text_section(bold(title)), bullet_list(*items), *page)],
-    )
+    shown = rich_text(rich_text_section(bold(title)), bullet_list(*items), *page)
+    single = len(keys) == 1
+    row = _build_buttons(keys[0]) if single else _build_show_buttons(keys[:_MAX_ALERTED])
+    message = Message(format_notification(title), [shown, actions("drift", *row)])
     return RunNotice(f"drift {keys[0].announced_at}", message)
+
+
+def _build_buttons(key: DriftKey) -> Sequence[Element]:
+    """Return what people can do about a value that is not as it was set."""
+    n, asks = key.id, Missing.TIME_AND_REASON
+    return [
+        CommandButton("Restore", f"drift restore {n}").build(n=0),
+        CommandButton("Adopt", f"drift adopt {n}").build(n=1),
+        CommandButton("Expect", f"drift expect {n}", asks).build(n=2),
+    ]
+
+
+def _build_show_buttons(keys: Sequence[DriftKey]) -> Sequence[Element]:
+    """Return a button for each value, which shows what happened and what to do about it."""
+    return [
+        build_read_button(shorten_text(f"{key.host}: {key.name}", 60), f"drift {key.id}", n=n)
+        for n, key in enumerate(keys)
+    ]
 
 
 CHAT = ChatFeatures(notices=[build_drift_alert], words=[ChatWords(_HELP, _build_handlers)])
@@ -165,16 +186,14 @@ def render_keys(keys: Sequence[DriftKey]) -> Message:
         for key in keys
     ]
     lines = align_rows(rows)
-    return Message(
-        format_notification(title),
-        [
-            rich_text(
-                rich_text_section(bold(title)),
-                preformatted("\n".join(shorten_text(line, 140) for line in lines)),
-                rich_text_section("Details: ", code(f"{_USAGE} N")),
-            )
-        ],
+    listed = rich_text(
+        rich_text_section(bold(title)),
+        preformatted("\n".join(shorten_text(line, 140) for line in lines)),
+        rich_text_section("Details: ", code(f"{_USAGE} N")),
     )
+    buttons = _build_show_buttons([key for key in keys if key.state in DRIFTED_STATES][:3])
+    row = [actions("drift", *buttons)] if buttons else []
+    return Message(format_notification(title), [listed, *row])
 
 
 def render_details(details: DriftDetails, zone: str) -> Message:
@@ -187,14 +206,8 @@ def render_details(details: DriftDetails, zone: str) -> Message:
         heading = f"What happened on {key.host} then (candidates, not a verdict):"
         parts.append(rich_text_section(heading))
         parts.append(preformatted("\n".join(shown) or "nothing that was recorded"))
-        parts.append(
-            rich_text_section(
-                *("Decide: ", code(f"{_USAGE} restore {key.id} because …")),
-                *(", ", code(f"{_USAGE} adopt {key.id} because …")),
-                *(" or ", code(f"{_USAGE} expect {key.id} until TIME because …")),
-            )
-        )
-    return Message(format_notification(describe_drift(key)), [rich_text(*parts)])
+    row = [actions("drift", *_build_buttons(key))] if key.state in DRIFTED_STATES else []
+    return Message(format_notification(describe_drift(key)), [rich_text(*parts), *row])
 
 
 def _format_candidate(candidate: Candidate, zone: str) -> str:

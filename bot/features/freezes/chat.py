@@ -1,7 +1,7 @@
 """`/keyturn freeze`: freezes of the policy and ordered ones; order one, and end it."""
 
-from collections.abc import Mapping
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from bot.db.database import Database
 from bot.features.freezes.actions import FreezeActions
@@ -10,11 +10,13 @@ from bot.model.errors import InvalidRequestError
 from bot.model.text import format_count
 from bot.model.times import parse_deadline, to_datetime
 from bot.policy import Policy
-from bot.policy.freezes import Freeze, OrderedFreeze
+from bot.policy.freezes import FreezePeriod
 from bot.service import KeyturnService
 from bot.slack.blocks import (
+    Element,
     Inline,
     Message,
+    actions,
     bold,
     bullet_list,
     code,
@@ -24,12 +26,13 @@ from bot.slack.blocks import (
     rich_text,
     rich_text_section,
 )
+from bot.slack.buttons import CommandButton
 from bot.slack.features import AnswerCommand, ChatFeatures, ChatWords
 from bot.slack.parsing import TypedCommand, parse_number
 from bot.slack.replies import COMMAND
 
 _UPCOMING_PERIOD = timedelta(days=30)
-_MAX_LISTED = 20
+_MAX_LISTED, _MAX_BUTTONS = 20, 3
 _USAGE = f"{COMMAND} freeze HOSTS until TIME because …"
 _HELP = (
     ("freezes", "active and upcoming freezes"),
@@ -104,55 +107,47 @@ class FreezeCommands:
 
 
 def render_freezes(policy: Policy, *, now: int) -> Message:
-    """List the active freezes, and those that begin within 30 days."""
+    """List the active freezes, and those that begin within 30 days, in the words of the pages."""
     current_time = to_datetime(now)
-    found = [(one, one.get_current_or_next_period(current_time)) for one in policy.freezes.freezes]
-    known = sorted(
-        (
-            (one, period)
-            for one, period in found
-            if period and period[0] - current_time < _UPCOMING_PERIOD
-        ),
-        key=lambda pair: pair[1],
-    )
-    active = [
-        _render_freeze(policy, one, ends_at=end)
-        for one, (begin, end) in known
-        if begin <= current_time
+    periods = [
+        one
+        for one in policy.list_freeze_periods(current_time)
+        if one.begins_at - current_time < _UPCOMING_PERIOD
     ]
-    upcoming = [
-        _render_freeze(policy, one, begins_at=begin, ends_at=end)
-        for one, (begin, end) in known
-        if begin > current_time
-    ]
-    if not known:
+    if not periods:
         text = "No freeze is active or begins within 30 days."
         return Message(text, [paragraph(text)])
+    active = [one for one in periods if one.is_active]
+    upcoming = [one for one in periods if not one.is_active]
     parts = [rich_text_section(bold("Active freezes" if active else "No freeze is active."))]
-    parts += [bullet_list(*active[:_MAX_LISTED])] if active else []
+    parts += [_list_periods(active)] if active else []
     if upcoming:
-        parts += [rich_text_section(bold("Upcoming")), bullet_list(*upcoming[:_MAX_LISTED])]
+        parts += [rich_text_section(bold("Upcoming")), _list_periods(upcoming)]
     parts.append(
         rich_text_section(
             "Approved changes wait until a freeze ends. In an emergency: ",
             code(f"{COMMAND} break-glass WORDS because …"),
         )
     )
-    return Message(_format_freeze_counts(len(active), len(upcoming)), [rich_text(*parts)])
+    ordered = [one.order.number for one in active if one.order is not None]
+    buttons = [
+        CommandButton(f"End freeze {number}", f"freeze end {number}").build(n=n)
+        for n, number in enumerate(ordered[:_MAX_BUTTONS])
+    ]
+    row = [actions("freezes", *buttons)] if buttons else []
+    counts = _format_freeze_counts(len(active), len(upcoming))
+    return Message(counts, [rich_text(*parts), *row])
+
+
+def _list_periods(periods: Sequence[FreezePeriod]) -> Element:
+    return bullet_list(*(_render_period(one) for one in periods[:_MAX_LISTED]))
+
+
+def _render_period(period: FreezePeriod) -> list[Inline]:
+    number = [f"{period.order.number} "] if period.order is not None else []
+    return [*number, bold(period.name), f" {period.sentence}"]
 
 
 def _format_freeze_counts(active_count: int, upcoming_count: int) -> str:
     active = format_count(active_count, "active freeze") if active_count else "No active freeze"
     return f"{active}, {upcoming_count} upcoming" if upcoming_count else active
-
-
-def _render_freeze(
-    policy: Policy, freeze: Freeze, *, ends_at: datetime, begins_at: datetime | None = None
-) -> list[Inline]:
-    where = [policy.organisation.areas[name].title for name in freeze.areas] or ["every area"]
-    number = f"{freeze.order.number} " if isinstance(freeze, OrderedFreeze) else ""
-    parts = [number, bold(freeze.name), f": {', '.join(freeze.hosts or where)}, "]
-    parts += ["from ", date_element(begins_at), " "] if begins_at else []
-    parts += ["until ", date_element(ends_at)]
-    parts += [f", {freeze.recurrence}"] if freeze.recurrence else []
-    return parts + ([f"; except {', '.join(freeze.but)}"] if freeze.but else [])

@@ -15,21 +15,24 @@ from bot.model.text import format_count
 from bot.service import KeyturnService
 from bot.slack import replies
 from bot.slack.blocks import (
+    Block,
     Element,
     Inline,
     Message,
+    actions,
     bold,
     bullet_list,
     code,
     rich_text,
     rich_text_section,
 )
+from bot.slack.buttons import CommandButton, Missing, build_read_button
 from bot.slack.features import AnswerCommand, ChatFeatures, ChatWords, HomeSection
 from bot.slack.parsing import TypedCommand, parse_number
 from connectors.visible_text import quote_text
 
 _MAX_FIRES = 5
-_MAX_LISTED = 30
+_MAX_LISTED, _MAX_BUTTONS = 30, 3
 _USAGE = "schedule NAME cron=… [zone=…] -- WORDS HOST…"
 _HELP = (
     ("schedules", "active and suspended schedules"),
@@ -101,7 +104,14 @@ class ScheduleCommands:
             for each in found[:_MAX_LISTED]
         ]
         one = rich_text_section("Details: ", code(f"{replies.COMMAND} schedule N"))
-        return Message(format_count(len(found), "schedule"), [rich_text(bullet_list(*items), one)])
+        shown = [
+            build_read_button(f"{each.id} {each.timing.name}", f"schedule {each.id}", n=n)
+            for n, each in enumerate(found[:_MAX_BUTTONS])
+        ]
+        return Message(
+            format_count(len(found), "schedule"),
+            [rich_text(bullet_list(*items), one), actions("schedules", *shown)],
+        )
 
     def answer_schedule_command(self, command: TypedCommand) -> Message | None:
         """Run the command. Raises RequestSyntaxError, and what the service raises."""
@@ -174,11 +184,8 @@ class ScheduleCommands:
             ]
         if missed:
             parts.append(rich_text_section(_format_missed(missed)))
-        actions = ", ".join(self._actions)
-        parts.append(
-            rich_text_section(code(f"{replies.COMMAND} schedule {number} …"), f" {actions}")
-        )
-        return Message(f"Schedule {number}", [rich_text(*parts)])
+        row = _build_buttons(schedule, is_owner=schedule.owner == command.person)
+        return Message(f"Schedule {number}", [rich_text(*parts), *row])
 
     def _suspend_schedule(self, number: int, command: TypedCommand) -> Message:
         self._keeping.suspend_schedule(number, person=command.person, reason=command.reason)
@@ -202,6 +209,20 @@ class ScheduleCommands:
             number, person=command.person, origin=command.origin, reason=command.reason
         )
         return replies.build_reply_if_ended(run)
+
+
+def _build_buttons(schedule: Schedule, *, is_owner: bool) -> Sequence[Block]:
+    """Return what can be done with a schedule that has not ended."""
+    state, command = schedule.state, f"schedule {schedule.id}"
+    if state is ScheduleState.ENDED:
+        return []
+    shown = {
+        ScheduleState.ACTIVE: [CommandButton("Suspend", f"{command} suspend")],
+        ScheduleState.SUSPENDED: [CommandButton("Resume", f"{command} resume", Missing.NOTHING)],
+    }.get(state, [])
+    shown.append(CommandButton("End", f"{command} end"))
+    shown += [] if is_owner else [CommandButton("Take over", f"{command} take")]
+    return [actions("schedule", *(one.build(n=n) for n, one in enumerate(shown)))]
 
 
 def _split_at_dashes(text: str) -> tuple[Sequence[str], bool, Sequence[str]]:

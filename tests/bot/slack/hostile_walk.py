@@ -137,6 +137,8 @@ class Walk:
         """Remind, approve with a reason, run, follow up, undo, deny, counter and accept."""
         chat, service = self.chat, self.chat.harness.service
         run = self.find_newest("toy echo lb1")
+        value = f"{run.id}:{run.short_digest}"
+        await chat.press("watch", "U0STAN", message=chat.slack.posted[0], value=value)
         with chat.harness.database.transaction() as tx:
             runs.amend_run(tx, runs.lock_run(tx, run.id), pending_since=tx.now - 31 * MINUTE)
         service.advancer.remind_approvers()

@@ -17,6 +17,7 @@ from bot.model.approvals import ApprovalRequirements
 from bot.model.run import RequestOrigin, State, StepRecord, StepState
 from bot.model.text import escape_to_one_line
 from bot.model.waiting import Waiting, WaitingFor
+from bot.queries.open_probation import OpenProbation
 from bot.slack import run_message
 from bot.slack.blocks import Message, escape_mrkdwn, preformatted
 from bot.slack.home import HomeContent, render_home
@@ -27,6 +28,7 @@ from bot.slack.run_message import (
     align_table,
     render_card,
     render_decided,
+    render_ended,
     render_follow_up,
     render_result,
 )
@@ -35,6 +37,7 @@ from runbooks import Report, Table
 from tests.bot.slack.json_walk import list_mentions, list_texts, walk_objects
 from tests.bot.slack.sample_views import (
     ASKED,
+    MINUTE,
     PAGE,
     build_approval,
     build_check,
@@ -126,13 +129,13 @@ BUTTONS = {
     State.PLANNED: ["withdraw", "commands"],
     State.PENDING: PENDING,
     State.COUNTER_PROPOSED: ["accept", "withdraw", "commands"],
-    State.QUEUED: ["withdraw", "stop", "commands"],
-    State.STARTING: ["stop", "commands"],
-    State.RUNNING: ["stop", "commands"],
+    State.QUEUED: ["withdraw", "stop", "watch", "commands"],
+    State.STARTING: ["stop", "watch", "commands"],
+    State.RUNNING: ["stop", "watch", "commands"],
     State.SUCCEEDED: ["undo", "commands"],
     State.STALE: ["replan", "again", "commands"],
     State.EXPIRED: ["replan", "again", "commands"],
-    State.UNKNOWN: ["commands"],
+    State.UNKNOWN: ["watch", "commands"],
     State.SUPERSEDED: ["commands"],
     State.PLANNING: [],
     State.NO_CHANGES: [],
@@ -189,6 +192,18 @@ def test_card_of_a_run_on_hold_names_the_freeze():
     [status] = [one for one in message.blocks if "he edge is frozen until" in str(one)]
     [date] = [part for part in walk_objects(status) if part.get("type") == "date"]
     assert (date["timestamp"], date["fallback"]) == (1796104800, "2026-12-01 06:00 UTC")
+
+
+def test_card_of_a_change_on_probation_says_when_its_host_restores_what_was():
+    until = OpenProbation("lb1", "csf", "1-1", ASKED + 3 * MINUTE)
+    [block] = [
+        one
+        for one in render_card(replace_facts(RUN_VIEWS["running"], open_probation=until)).blocks
+        if "On probation" in str(one)
+    ]
+    assert "On probation: lb1 restores what was at" in " ".join(list_texts(block))
+    [date] = [part for part in walk_objects(block) if part.get("type") == "date"]
+    assert date["timestamp"] == (ASKED + 3 * MINUTE) // 60_000_000 * 60
 
 
 def test_freeze_without_an_end_in_slack_s_calendar_is_shown_in_utc():
@@ -410,7 +425,7 @@ def test_long_output_is_truncated_at_its_beginning():
 # --- what hosts and people say acts on nobody ---
 
 _SPECIAL = re.compile(r"<([^<>]*)>")
-_OURS = re.compile(rf"!date\^\d+\^[^<>]*|{re.escape(PAGE)}\|Open")
+_OURS = re.compile(rf"!date\^\d+\^[^<>]*|{re.escape(PAGE)}\|Open(?: run 12)?")
 HOSTILE = [
     "<!channel>",
     "<!here|here>",
@@ -527,6 +542,7 @@ def render_all_messages(run_view: SlackRunView) -> list[Message]:
         recent_changes=[run],
     )
     rendered = [render_card(run_view), render_decided(run_view), render_result(run_view)]
+    rendered.append(render_ended(run_view))
     rendered += build_reminders(run_view).values()
     return [*rendered, Message("", render_home(seen)["blocks"])]
 

@@ -25,6 +25,10 @@ async def use_drift(walk: Walk) -> None:
     n = key.id
     await walk.each("drift", "drift lb1", "drift SAID", f"drift {n}", "drift read lb1")
     await walk.each("drift read SAID", "drift expect SAID", f"drift expect {n} until SAID")
+    alert = next(one for one in walk.chat.slack.posted if "command-1" in one.buttons)
+    await walk.chat.press("command-2", "U0STAN", message=alert)
+    await walk.chat.press("command-1", "U0STAN", message=alert)
+    await walk.chat.submit({"because": LOUD}, "U0STAN")
     await walk.say(f"drift restore {n} because SAID")
     await walk.say(f"drift adopt {n} because SAID", "U0OLGA")
     await walk.say(f"drift expect {n} until 3 days because SAID", "U0OLGA")
