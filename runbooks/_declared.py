@@ -309,7 +309,7 @@ def is_declared(runbook: type[AnyRunbook]) -> bool:
     return issubclass(runbook, _Declared)
 
 
-@lru_cache(maxsize=2000)
+@lru_cache(maxsize=400)
 def parse_page(content: bytes) -> tuple[Page, RunbookPage]:
     """Return the content of a page in its format. Raises PageError."""
     page = read_page(content)
@@ -357,7 +357,7 @@ class PageSource:
             rules = ModuleType(name, f"The sudo rules of {self.path.name}.")
             rules.__file__ = str(self.path)
             vars(rules)["SUDO"] = tuple(declaration.rules)
-            vars(self.module)["own_commands"] = sys.modules[name] = rules
+            vars(self.module)["own_commands"] = rules
         return declaration
 
 
@@ -391,6 +391,14 @@ def check_page(runbook: type[AnyRunbook]) -> None:
     """Check all of a page, and complete its module. Raises PageError."""
     if is_declared(runbook):
         assert get_source(runbook).declaration  # noqa: S101 - raises PageError
+
+
+def get_module(runbook: type[AnyRunbook]) -> ModuleType:
+    """Return the module of a runbook, with the connectors that it uses. Raises PageError."""
+    if is_declared(runbook):
+        check_page(runbook)
+        return get_source(runbook).module
+    return sys.modules[runbook.__module__]
 
 
 def _make_class(source: PageSource) -> type[AnyRunbook]:

@@ -13,7 +13,7 @@ from connectors.inventory import Host
 from connectors.script import SCRIPTS_DIRECTORY, Script, load_code
 from connectors.sudo import RuleTooLongError, SudoRule
 from runbooks import AnyRunbook, load_catalogue
-from runbooks._declared import check_page
+from runbooks._declared import get_module
 
 CLASSIC_SUDO_ADVICE = (
     "it supports no regular expressions. Install the package sudo, and choose it as sudo: on "
@@ -32,22 +32,21 @@ class SudoGrant:
 
 def list_sudo_grants(runbooks: Mapping[str, type[AnyRunbook]]) -> tuple[SudoGrant, ...]:
     """Return every rule that these runbooks, by name, can need."""
-    users: dict[str, list[str]] = {}
+    users: dict[ModuleType, list[str]] = {}
     for words, runbook in runbooks.items():
         for dialect in list_dialects(runbook):
-            users.setdefault(dialect.__name__, []).append(words)
+            users.setdefault(dialect, []).append(words)
     return tuple(
-        SudoGrant(name.rpartition(".")[2], rule, tuple(users[name]))
-        for name in sorted(users)
-        for rule in list_sudo_rules(sys.modules[name])
+        SudoGrant(dialect.__name__.rpartition(".")[2], rule, tuple(users[dialect]))
+        for dialect in sorted(users, key=lambda one: one.__name__)
+        for rule in list_sudo_rules(dialect)
     )
 
 
 def list_dialects(runbook: type[AnyRunbook]) -> frozenset[ModuleType]:
     """Return the connector modules that a runbook uses, directly or indirectly."""
-    check_page(runbook)
     found: set[ModuleType] = set()
-    waiting = [sys.modules[runbook.__module__]]
+    waiting = [get_module(runbook)]
     while waiting:
         for used in _iterate_used_connectors(waiting.pop()):
             if used not in found:
@@ -168,7 +167,7 @@ def _iterate_used_connectors(module: ModuleType) -> Iterator[ModuleType]:
     for value in vars(module).values():
         name = value.__name__ if isinstance(value, ModuleType) else _get_module_name(value)
         if name.startswith("connectors."):
-            yield sys.modules[name]
+            yield value if isinstance(value, ModuleType) else sys.modules[name]
 
 
 def _get_module_name(value: object) -> str:

@@ -4,7 +4,7 @@ import difflib
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Any, cast
 
 from pydantic import ValidationError
@@ -116,7 +116,7 @@ class FormField:
     """The fields that these options depend on, such as a table."""
 
 
-@cache
+@lru_cache(maxsize=1000)
 def list_form_fields(runbook: type[AnyRunbook]) -> tuple[FormField, ...]:
     """List the fields of a form, in the order in which their values are typed."""
     schema = runbook.model_json_schema()

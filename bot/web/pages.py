@@ -20,7 +20,8 @@ class PageLink:
     """A link on a page of the core."""
 
     place: str
-    """Where it stands: `menu`, `hosts`, `host`, `policy`, `results`, `run log` or `freeze`."""
+    """Where it stands: `menu`, `hosts`, `host`, `policy`, `results`, `run log`, `freeze` or
+    `runbooks`."""
     label: str
     find_address: Callable[..., str]
     """Returns its address from the variables of that place, which the template names; "" for no

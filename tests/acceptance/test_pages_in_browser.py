@@ -16,6 +16,7 @@ from tests.acceptance.browsing import Server, Visit, open_window
 from tests.bot.harness import WEB, open_harness
 from tests.bot.host_contacts import store_contact
 from tests.bot.web.sample_runs import add_sample_runs
+from tests.runbooks.pages import CHANGE
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches
 
 pytestmark = pytest.mark.real
@@ -230,4 +231,27 @@ def test_pages_are_searched_and_opened_by_keyboard(visit: Visit) -> None:
     page.get_by_role("button", name="Pages").click()
     page.get_by_role("link", name="Change log").click()
     page.wait_for_url(f"{address}/changelog")
+    assert visit.complaints == []
+
+
+def test_runbook_that_is_written_is_previewed_as_it_is_typed(visit: Visit):
+    visit.sign_in("olga", "/draft")
+    page = visit.page
+    source = page.get_by_label("Page", exact=True).last
+    source.fill(CHANGE.replace("now != value", "now != valu"))
+    problem = page.locator("#preview .kt-error")
+    expect(problem).to_contain_text("Line 17, column 5: character 8: nothing has the name valu")
+    expect(page.locator("#announce")).to_have_text("1 problem, the first on line 17")
+    source.press("Control+End")
+    source.fill(CHANGE)
+    expect(page.locator("#announce")).to_have_text("No problems")
+    expect(problem).to_have_count(0)
+    expect(page.locator("#preview")).to_contain_text("/keyturn swappiness set HOST VALUE")
+    expect(page.get_by_label("Value", exact=True)).to_be_visible()
+    # What is typed stays, with the cursor in it.
+    expect(source).to_be_focused()
+    assert source.input_value() == CHANGE
+    for name, width in visit.iterate_screens():
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        visit.keep(f"draft-{name}")
     assert visit.complaints == []

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
 from bot.cli.runbook_kit.recordings import RecordedAnswer, Recording
-from bot.hosts.sudo_rules import list_sudo_grants
+from bot.hosts.sudo_rules import SudoGrant, list_sudo_grants
 from connectors.errors import HostError
 from runbooks import AnyRunbook
 from runbooks._declared import check_page, get_source, is_declared, iterate_readings
@@ -26,11 +26,14 @@ def explain_page(runbook: type[AnyRunbook]) -> Iterator[str]:
         yield from _explain_step(number, step)
     if part.report:
         yield f"  reports: {part.report.summary}"
-        yield from (f"  needs attention {_explain_note(note)}" for note in part.report.findings)
-    yield from (f"  notes {_explain_note(note)}" for note in part.notes)
-    for grant in list_sudo_grants({runbook.words: runbook}):
-        who = "the login that reads" if grant.rule.read_only else "the login that changes"
-        yield f"  sudo of {who}: {grant.rule.format_line('LOGIN', {})}"
+        yield from (f"  needs attention{_explain_note(note)}" for note in part.report.findings)
+    yield from (f"  notes{_explain_note(note)}" for note in part.notes)
+    yield from dict.fromkeys(map(_explain_grant, list_sudo_grants({runbook.words: runbook})))
+
+
+def _explain_grant(grant: SudoGrant) -> str:
+    who = "the login that reads" if grant.rule.read_only else "the login that changes"
+    return f"  sudo of {who}: {grant.rule.format_line('LOGIN', {})}"
 
 
 def _explain_request(part: RunbookPage) -> Iterator[str]:
@@ -81,7 +84,7 @@ def _explain_arguments(given: Mapping[str, object]) -> str:
 def _explain_note(part: NotePart) -> str:
     each = f" for each of {part.each}" if part.each else ""
     when = "" if part.when == "true" else f" if {part.when}"
-    return f"{each}{when}: {part.text}".strip()
+    return f"{each}{when}: {part.text}"
 
 
 def describe_readings(request: AnyRunbook, answers: Sequence[RecordedAnswer]) -> list[str]:

@@ -134,6 +134,14 @@ def read_recordings(directory: Path, runbook: type[AnyRunbook]) -> dict[str, Rec
 
 def _read_recording(file: Path) -> Recording:
     try:
-        return TypeAdapter(Recording).validate_json(file.read_bytes())
-    except (ValidationError, OSError):
+        return parse_recording(file.read_bytes())
+    except (RecordingError, OSError):
         raise RecordingError(f"{file} is not a recording: delete it and record it again") from None
+
+
+def parse_recording(content: bytes) -> Recording:
+    """Return the recording in the content of its file. Raises RecordingError."""
+    try:
+        return TypeAdapter(Recording).validate_json(content)
+    except ValidationError:
+        raise RecordingError("this is not the file of a recording: record it again") from None

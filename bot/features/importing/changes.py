@@ -518,7 +518,7 @@ def carry_account(
             "title": f"{'Add' if present else 'Remove'} the {what} {shown}",
             "when": f'{found} {"==" if present else "!="} ""',
             "do": add if present else delete,
-            **({"undo": delete} if present else {"no_undo": f"the {what} has to be added anew"}),
+            **({"undo": delete} if present else {"no_undo": f"the {what} has to be added again"}),
             "before": f"{{{found} == '' ? 'missing' : {found}}}",
             "after": "there" if present else "missing",
         },
