@@ -20,10 +20,9 @@ refuse() {
 
 . ./floor.sh
 
-read_floor
-was=$name complete=''
 work=$(mktemp -d "${signers%/*}/new.XXXXXX") || refuse "${signers%/*} cannot be written"
 trap 'rm -rf "$work"' EXIT
+complete=''
 awk -v work="$work" '
     /^s / { print substr($0, 3) >(work "/signers"); next }
     /^f / { print substr($0, 3) >(work "/floor"); next }
@@ -32,12 +31,17 @@ awk -v work="$work" '
 people=$(awk '
     !/^[A-Za-z0-9._@][A-Za-z0-9._@-]* namespaces="keyturn-plan" [a-z0-9@.-]+ AAAA[A-Za-z0-9+\/=]+$/ || seen[$4]++ { exit 1 }
     !known[$1]++ { printf "%s ", $1 }' "$work/signers") || refuse "the new signers hold a line that is no key of one person"
-now=$floor floor=$work/floor
-read_floor
-[ "$name" = "$was" ] || refuse "the new floor is for the host $name"
-echo /etc/keyturn >"$work/words"
-check_floor "$work/words" "$work/signers"
+problem=$(awk -v people="$people" "$floor_rules"'
+    reading == "old" { if ($1 == "host") was = $2; next }
+    { take_floor() }
+    END {
+        problem = floor_error()
+        if (!problem && name != was) problem = "is for the host " name
+        word[++words] = "/etc/keyturn"
+        print problem ? "the new floor " problem : judge(people, 0)
+    }' reading=old "$floor" reading=new "$work/floor") || refuse "$floor cannot be read"
+[ -z "$problem" ] || refuse "$problem"
 awk '!seen[$0]++' "$signers" "$work/signers" >"$work/both" || refuse "${signers%/*} cannot be written"
 chmod 644 "$work/both" "$work/signers" "$work/floor"
 sync
-mv "$work/both" "$signers" && mv "$work/floor" "$now" && mv "$work/signers" "$signers" && sync
+mv "$work/both" "$signers" && mv "$work/floor" "$floor" && mv "$work/signers" "$signers" && sync

@@ -124,6 +124,13 @@ def _sign_stretched(host: SignedHost, document: str) -> list[str]:
     return [*host.sign(document, "olga"), armour(blob + b"\0")]
 
 
+def _claim_length(signature: str) -> str:
+    """Let a part of a signature say that it has four thousand million bytes."""
+    blob = base64.b64decode("".join(signature.split("\n")[1:-2]))
+    at = blob.rindex(b"\0\0\0\x0bssh-ed25519")
+    return armour(blob[:at] + b"\xff" * 4 + blob[at + 4 :])
+
+
 def _use_key_expired(host: SignedHost) -> None:
     host.write_signers(olga=',valid-before="20200101"')
     _use_signatures(lambda host, document: host.sign(document))(host)
@@ -169,6 +176,9 @@ def _sign_otherwise() -> Iterator[Way]:
         "more signatures than a plan can have": lambda host, document: host.sign(document) * 9,
         "signatures without content": lambda _host, _document: [armour(b"")] * 2,
         "signatures of zeros": lambda _host, _document: [armour(bytes(300))] * 2,
+        "signatures longer than they are": lambda host, document: [
+            _claim_length(one) for one in host.sign(document)
+        ],
         "signatures of text": lambda _host, _document: ["dora\n", "olga\n"],
         "a signature in the words of another": lambda host, document: [
             "".join(host.sign(document)).replace("-----END SSH SIGNATURE-----\n", "", 1)
@@ -425,7 +435,7 @@ def _forgotten(host: SignedHost) -> None:
     host.run(*plan)
     for each in host.record.glob("*-*"):
         shutil.rmtree(each)
-    (host.record / "forgotten").write_text(f"{int(time.time()) + DAY}\n")
+    (host.record / "since").write_text(f"{int(time.time()) - DAY} {int(time.time()) + DAY}\n")
     host.run(*plan)
 
 
@@ -640,7 +650,18 @@ def _use_other_words() -> Iterator[Way]:
         document = host.make_document(section)
         host.run(document, section, host.sign(document, "olga"))
 
+    def write_otherwise(host: SignedHost) -> None:
+        """A command that needs no signatures, with a number of its words written otherwise."""
+        host.write_floor(
+            "unsigned install -m 100 /etc/hostname TARGET".replace("TARGET", str(host.changed))
+        )
+        section = host.make_section(
+            Step(("install", "-m", "0100", "/etc/hostname", str(host.changed)))
+        )
+        host.run(host.make_document(section), section, [])
+
     yield Way("words: the signers, signed by one", "words", weaken)
+    yield Way("words: a number that the floor writes otherwise", "words", write_otherwise)
     for name, words in {
         "a program that is never run": ("cp", "/etc/hostname", "TARGET"),
         "another one": ("install", "/etc/hostname", "TARGET"),
@@ -658,7 +679,6 @@ def _use_other_words() -> Iterator[Way]:
 
 RUN_AGAIN = {
     'if ! mkdir "$taken"': 'if ! mkdir -p "$taken"',
-    "\nanswer_again\ncheck_order": "\ncheck_order",
 }
 _UNVERIFIED = {'refuse "the signature by $who is': ': "the signature by $who is'}
 # Of each protection, the text of the program, and what stands there without it.
@@ -672,44 +692,45 @@ TWINS = (
         "only keys of the host's signers count",
         "an unknown person signed first",
         {
-            '-) refuse "signature $n is by': '-) who=dora; : "signature $n is by',
+            'if (!(key in lines)) return "is by': 'if (0) return "is by',
+            "who = person_of[key]": 'who = key in lines ? person_of[key] : "dora"',
             **_UNVERIFIED,
         },
     ),
     Twin(
         "a person counts once",
         "one person signed twice",
-        {'in *" $who "*) ;; *) people=': "in *) people="},
+        {"if (!(who in counted)) {": "if (1) {"},
     ),
     Twin(
         "the floor says how many people",
         "one person signed",
-        {'[ -z "$problem" ] || refuse "$problem ($floor)"': ":"},
+        {'if (problem) fail(problem " (" floor ")")': ""},
     ),
     Twin(
         "somebody touched the device",
         "a device that nobody touched, flags 0",
-        {'[ "$((flags & 1))" = 1 ] || refuse': "[ -n x ] || refuse"},
+        {"if (flags % 2 != 1)": "if (0)"},
     ),
     Twin(
         "the device asked for a fingerprint",
         "a touch where a fingerprint is needed",
-        {'[ -z "$verifies" ] || [ "$((flags & 4))" = 4 ] ||': "[ -n x ] ||"},
+        {"if (verifies &&": "if (0 &&"},
     ),
     Twin(
         "people signed on a page of the floor",
         "signed on a page at “https://evil.example.com”",
-        {'in key* | page*" $origin "*) ;;': "in *) ;;"},
+        {"&& !(origin in origins)": "&& 0"},
     ),
     Twin(
         "the steps are those of the plan",
         "other input",
-        {'[ "$found" != "$hash" ] ||': "[ -n x ] &&"},
+        {"hash=${hash%% *}": "hash=${sections%% *}"},
     ),
     Twin(
         "the plan is for this host",
         "a plan for another host",
-        {"&& host[2] == name": "&& host[2] ~ /^[a-z0-9]+$/"},
+        {"&& host[1] == name": "&& host[1] ~ /^[a-z0-9]+$/"},
     ),
     Twin(
         "the plan is for the key of this host",
@@ -730,7 +751,7 @@ TWINS = (
     Twin(
         "a step that was given up never runs",
         "a plan that was given up",
-        {"{ begin && record_end closed; } ||": "[ -n x ] ||"},
+        {'{ echo closed >"$taken/end"; }': '{ rm -r "$taken"; }'},
     ),
     Twin(
         "one of several at once",
@@ -745,7 +766,7 @@ TWINS = (
     Twin(
         "an undo needs its step",
         "the undo first",
-        {"in '' | closed) refuse \"step $number did": 'in x) refuse "step $number did'},
+        {"undo- | undo-closed) refuse": "undo-x) refuse"},
     ),
     Twin(
         "no plan is older than the record",
@@ -757,13 +778,13 @@ TWINS = (
         "a plan whose record was removed",
         {
             "'' | *[!0-9]*) refuse \"the record of what ran": 'x) refuse "the record of what ran',
-            "since='' ": "since=0 ",
+            '[ "$begins" -ge "$since" ] ||': '[ "$begins" -ge "${since:-0}" ] ||',
         },
     ),
     Twin(
         "what was forgotten stays refused",
         "a plan that was forgotten",
-        {'[ "$ends" -gt "$forgotten" ] || refuse': "[ -n x ] || refuse"},
+        {'[ "$ends" -gt "${forgotten:-0}" ] || refuse': "[ -n x ] || refuse"},
     ),
     Twin(
         "only root can change the signers",
@@ -773,12 +794,12 @@ TWINS = (
     Twin(
         "a floor is understood wholly",
         "a floor with an unknown line",
-        {'*) refuse "$floor holds a line': '*) : "$floor holds a line'},
+        {'if (odd != "")': "if (0)"},
     ),
     Twin(
         "some commands are never run",
         "words: a program that is never run",
-        {"if (banned) {": "if (0) {"},
+        {'if (part[1] == "never" &&': "if (0 &&"},
     ),
     Twin(
         "all lines of the floor hold for the floor itself",
@@ -788,6 +809,6 @@ TWINS = (
     Twin(
         "a command begins with its program",
         "words: a variable before the program",
-        {"in '' | -* | *=*) refuse": "in x) refuse"},
+        {"if (word[1] ~ /^$|^-|=/)": "if (0)"},
     ),
 )
