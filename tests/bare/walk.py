@@ -27,7 +27,6 @@ UNIT = "/lib/systemd/system/keyturn.service"
 @pytest.fixture
 def debian() -> Iterator[BareRoot]:
     with BareRoot() as root:
-        (root.root / "root/sources").mkdir()
         yield root
 
 
@@ -64,12 +63,12 @@ def await_service(address: str) -> None:
 def test_package_leads_from_a_bare_debian_to_the_first_approved_change(debian: BareRoot):
     [package] = (ROOT / "dist").glob("*.deb")
     inside, watch = debian.inside, Stopwatch()
-    (debian.root / "root" / package.name).write_bytes(package.read_bytes())
+    (debian.root / "srv" / package.name).write_bytes(package.read_bytes())
     succeed(inside("apt-get", "update"))
     print(flush=True)
 
     installed = inside(
-        "apt-get", "install", "--yes", "--no-install-recommends", f"/root/{package.name}"
+        "apt-get", "install", "--yes", "--no-install-recommends", f"/srv/{package.name}"
     )
     assert "keyturn init" in succeed(installed)
     watch.say("1. apt-get install ./keyturn_….deb")
@@ -166,7 +165,7 @@ def read_fingerprint_on_the_console(host: Sshd) -> str:
 
 def remove_and_purge(debian: BareRoot, package: Path) -> None:
     inside = debian.inside
-    again = inside("apt-get", "install", "--yes", "--reinstall", f"/root/{package.name}")
+    again = inside("apt-get", "install", "--yes", "--reinstall", f"/srv/{package.name}")
     assert "keyturn doctor" in succeed(again)
     succeed(inside("apt-get", "remove", "--yes", "keyturn"))
     assert not (debian.root / "opt/keyturn").exists()

@@ -108,6 +108,7 @@ def test_doctor_lists_one_result_for_each_subject(clinic: Clinic):
         "database",
         "change log",
         "schedules",
+        "set up",
         "witness",
         "pages",
         "bot token",
