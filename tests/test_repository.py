@@ -22,6 +22,7 @@ from slack_sdk.http_retry.builtin_async_handlers import AsyncConnectionErrorRetr
 
 from bot.audit import events
 from bot.cli.runbook_kit.lint import lint_runbook
+from bot.cli.runbook_kit.shell_lint import has_scripts, is_installed, lint_scripts
 from bot.model.request_form import list_form_fields
 from runbooks import load_catalogue
 from runbooks._lists import LISTS
@@ -352,7 +353,9 @@ def test_transport_module_that_imports_a_dialect_is_found() -> None:
 
 @pytest.mark.parametrize("words", load_catalogue())
 def test_every_runbook_passes_the_runbook_lint(words: str) -> None:
-    assert lint_runbook(load_catalogue()[words]) == []
+    runbook = load_catalogue()[words]
+    assert [*lint_runbook(runbook), *lint_scripts(runbook)] == []
+    assert is_installed() or not has_scripts(runbook)
 
 
 def test_every_list_named_by_a_form_field_has_a_lister() -> None:

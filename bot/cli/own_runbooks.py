@@ -253,14 +253,20 @@ def lint_runbooks(*, words: "tuple[str, ...]") -> None:
     """Check what your own runbooks must have, or those whose name begins with RUNBOOK.
 
     Texts, an example that can be parsed, no field with free text, a sudo rule for each command of
-    root, an undo or a reason for none, and what is down meanwhile. Exit status 1 for a problem. It
-    executes the files, so where Keyturn's keys are, the runbooks have to be enabled.
+    root, an undo or a reason for none, what is down meanwhile, and scripts by shellcheck, if it is
+    installed. Exit status 1 for a problem. It executes the files, so where Keyturn's keys are, the
+    runbooks have to be enabled.
 
     For example: keyturn runbook lint hugepages set
     """
+    from bot.cli.runbook_kit import shell_lint
     from bot.cli.runbook_kit.lint import lint_runbook
 
-    found = {one.words: lint_runbook(one) for one in _choose(words)}
+    chosen = _choose(words)
+    found = {one.words: [*lint_runbook(one), *shell_lint.lint_scripts(one)] for one in chosen}
+    if not shell_lint.is_installed():
+        for name in (one.words for one in chosen if shell_lint.has_scripts(one)):
+            click.echo(f"{name}: {shell_lint.MISSING}", err=True)
     lines = [f"{name}: {problem}" for name, problems in found.items() for problem in problems]
     print_result(found, lines or [f"No problems in {len(found)} runbooks."])
     sys.exit(FAILED if lines else 0)

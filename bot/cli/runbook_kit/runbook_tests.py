@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bot.cli.runbook_kit import hostile_values
+from bot.cli.runbook_kit import hostile_values, shell_lint
 from bot.cli.runbook_kit.recordings import (
     AFTER,
     BEFORE,
@@ -36,7 +36,7 @@ class TestResult:
 
 def test_runbook(runbook: type[AnyRunbook], directory: Path) -> list[TestResult]:
     """Run every test of a runbook. directory: contains tests/recorded."""
-    results = [_test_hostile_values(runbook)]
+    results = [_test_hostile_values(runbook), *_test_scripts(runbook)]
     try:
         recordings = read_recordings(directory, runbook)
         outcomes = {name: _replay(runbook, one) for name, one in recordings.items()}
@@ -66,6 +66,18 @@ def _test_hostile_values(runbook: type[AnyRunbook]) -> TestResult:
         tried += len(hostile_values.list_hostile_values(runbook, field))
     message = f"{len(runbook.model_fields)} fields refuse {tried} values"
     return TestResult(name, passed=True, message=message)
+
+
+def _test_scripts(runbook: type[AnyRunbook]) -> Iterator[TestResult]:
+    if not shell_lint.has_scripts(runbook):
+        return
+    problems = [*shell_lint.lint_scripts(runbook)]
+    if not shell_lint.is_installed():
+        yield TestResult("scripts", passed=None, message=shell_lint.MISSING)
+    elif problems:
+        yield TestResult("scripts", passed=False, message="; ".join(problems))
+    else:
+        yield TestResult("scripts", passed=True, message="shellcheck finds nothing in them")
 
 
 def _replay(runbook: type[AnyRunbook], recording: Recording) -> Plan | Report:

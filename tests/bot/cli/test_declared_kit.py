@@ -18,6 +18,7 @@ from bot.cli.runbook_kit.recordings import (
     write_recording,
 )
 from bot.cli.runbook_kit.runbook_tests import test_runbook
+from bot.cli.runbook_kit.shell_lint import lint_scripts
 from runbooks._declared import load_page, register_page
 from tests.cli_process import run_command
 from tests.runbooks.pages import CHANGE, change_text, load_change_page
@@ -116,6 +117,57 @@ def test_page_is_explained_in_words():
     assert "  step 1, if now != value: Set swappiness to {value}" in lines
     assert "     runs `/usr/sbin/sysctl -w vm.swappiness={value}`, as root" in lines
     assert any("sudo of the login that changes: LOGIN ALL=(root)" in line for line in lines)
+
+
+def with_script(script: str) -> str:
+    """Return the page of a change with a script for its undo."""
+    undo = 'undo: {run: [/usr/sbin/sysctl, -w, "vm.swappiness={now}"], root: true}'
+    own = f'undo: {{script: {json.dumps(script)}, arguments: ["{{now}}"], root: true}}'
+    return change_text(CHANGE, undo, own)
+
+
+QUOTED = 'sysctl -w "vm.swappiness=$1"'
+
+
+@pytest.mark.parametrize(
+    ("script", "problems"),
+    [
+        (QUOTED, []),
+        (
+            f"{QUOTED}\nrm $1",
+            ["line 19, column 12: line 2 of this script: Double quote to prevent"],
+        ),
+        (f"[[ $1 = 5 ]] && {QUOTED}", ["In POSIX sh, [[ ]] is undefined (shellcheck SC3010)"]),
+        (f"if true; then {QUOTED}", ["Couldn't parse this if expression"]),
+    ],
+)
+def test_script_of_a_page_is_linted_by_shellcheck(
+    tmp_path: Path, script: str, problems: list[str]
+):
+    runbook = load_change_page(with_script(script))
+    found = "\n".join(lint_scripts(runbook))
+    assert bool(found) == bool(problems)
+    assert all(one in found for one in problems)
+    register_page(runbook)
+    (result,) = [one for one in test_runbook(runbook, tmp_path) if one.name == "scripts"]
+    assert result.passed is (not problems)
+
+
+def test_without_shellcheck_scripts_are_untested_and_lint_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    own = tmp_path / "runbooks"
+    own.mkdir(mode=0o755)
+    (own / "swappiness_set.yaml").write_text(with_script(QUOTED))
+    env = os.environ | {"KEYTURN_RUNBOOKS": str(tmp_path), "PATH": "/nowhere"}
+    typed = run_command(("runbook", "lint", "swappiness set"), env=env, where=tmp_path)
+    assert (typed.returncode, typed.stdout) == (0, "No problems in 1 runbooks.\n")
+    assert typed.stderr.startswith("swappiness set: its scripts were not checked, since")
+    monkeypatch.setenv("PATH", "/nowhere")
+    runbook = load_change_page(with_script("rm $1"))
+    register_page(runbook)
+    (result,) = [one for one in test_runbook(runbook, tmp_path) if one.name == "scripts"]
+    assert result.passed is None
 
 
 def test_schema_describes_every_part_of_the_format(tmp_path: Path):
