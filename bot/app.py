@@ -631,7 +631,7 @@ def _create_service_health(
         (
             partial(check_signing_page, settings.address, settings.signing_page),
             check_signing_keys,
-            partial(check_witness_count, len(foundation.housekeeping.list_witness_states())),
+            partial(check_witness_count, len(parse_witnesses(settings.witnesses))),
             *features.load_checks(),
         ),
         list_witness_states=foundation.housekeeping.list_witness_states,

@@ -115,7 +115,7 @@ class ServiceHealth:
     clock: Callable[[], float] = time.time
     """Returns seconds since 1970."""
     list_witness_states: Callable[[], Sequence[WitnessState]] = tuple
-    """Returns what is known of the witnesses that cosign the log."""
+    """Returns what is known of the witnesses of the log."""
     get_time_stamp_problem: Callable[[], str | None] = lambda: None
     """Returns why there is no time stamp; "" if there is none, None if none are configured."""
 

@@ -56,7 +56,7 @@ class Gauges:
     closed_ssh_connections: Callable[[], int] = lambda: 0
     """SSH connections that Keyturn closed because the host flooded it or broke the protocol."""
     witness_states: Callable[[], Sequence[WitnessState]] = tuple
-    """What is known of the witnesses that cosign the log."""
+    """What is known of the witnesses of the log."""
 
 
 class Metrics:
@@ -209,7 +209,9 @@ class _CurrentState(Collector):
             lag.add_metric([witness], entries)
         yield lag
         up = GaugeMetricFamily(
-            "keyturn_witness_up", "1 while a witness cosigns the change log.", labels=["witness"]
+            "keyturn_witness_up",
+            "1 while a witness has the change log; 0 before its first answer.",
+            labels=["witness"],
         )
         for state in self._gauges.witness_states():
             up.add_metric([state.name], float(state.level == "ok"))

@@ -57,10 +57,24 @@ class WitnessState:
 
     name: str
     size: int | None
-    """Of the newest checkpoint that it cosigned, as far as this process knows."""
-    level: Literal["ok", "away", "contradicts"]
+    """Of the newest checkpoint that it has, as far as this process knows."""
+    level: Literal["ok", "unasked", "away", "contradicts"]
     problem: str = ""
-    """Why it does not cosign."""
+    """Why it is not ok."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether its last answer was no cosignature. It may cosign before its first answer."""
+        return self.level in {"away", "contradicts"}
+
+
+def describe_witness(name: str, size: int | None, problem: str | None) -> WitnessState:
+    """Return the state of a witness that has a checkpoint, or does not answer, or neither yet."""
+    if problem is not None:
+        return WitnessState(name, size, "away", problem)
+    if size is None:
+        return WitnessState(name, size, "unasked", "has not been asked yet")
+    return WitnessState(name, size, "ok")
 
 
 @dataclass(frozen=True)
@@ -94,10 +108,9 @@ class _Witness:
     @property
     def state(self) -> WitnessState:
         name, problem = self._address.key.name, self._problem
-        if problem is None:
-            return WitnessState(name, self._size, "ok")
-        level = "contradicts" if problem.contradicts else "away"
-        return WitnessState(name, self._size, level, str(problem))
+        if problem is not None and problem.contradicts:
+            return WitnessState(name, self._size, "contradicts", str(problem))
+        return describe_witness(name, self._size, str(problem) if problem else None)
 
     def submit_checkpoint(self, size: int, *, seconds: float | None = None) -> bool:
         """Have the log cosigned up to an entry at least, and return whether it is.
@@ -229,7 +242,7 @@ class Witnesses:
         It asks none: it is what is known of their last answers.
         """
         states = self.list_states()
-        others = [one for one in states if one.level != "ok"]
+        others = [one for one in states if one.is_refused]
         is_contradicted = any(one.level == "contradicts" for one in others)
         is_enough = len(states) - len(others) >= required and not is_contradicted
         return None if is_enough else [one.name for one in others]
@@ -239,7 +252,7 @@ class Witnesses:
 
         Those that did not answer last time are asked only if the others are too few.
         """
-        able = [one for one in self._witnesses if one.state.level == "ok"]
+        able = [one for one in self._witnesses if not one.state.is_refused]
         asked = able if len(able) >= required else self._witnesses
         tasks = [self._threads.submit(one.submit_checkpoint, size) for one in asked]
         done = 0
@@ -251,7 +264,7 @@ class Witnesses:
         refusal = next((one for one in states if one.level == "contradicts"), None)
         return Witnessing(
             is_enough=done >= required,
-            away=[one.name for one in states if one.level != "ok"],
+            away=[one.name for one in states if one.is_refused],
             contradiction=f"witness {refusal.name} {refusal.problem}" if refusal else "",
         )
 

@@ -9,7 +9,7 @@ from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import Event
 from bot.audit.spool import Spool
 from bot.audit.time_stamps import TimeStamper
-from bot.audit.witnesses import Witnesses, WitnessState
+from bot.audit.witnesses import Witnesses, WitnessState, describe_witness
 from bot.auth import row_mac
 from bot.db import dedup, outbox
 from bot.db.database import Database, StoreUnavailable, Transaction
@@ -51,6 +51,8 @@ class Housekeeping:
         # The number of the last log entry at the start.
         self._first_head = 0
         self._published: dict[Witness, Checkpoint] = {}
+        # Why a witness did not receive the last checkpoint.
+        self._problems: dict[Witness, str] = {}
 
     def start(self, settings: Mapping[str, str]) -> None:
         """Open the log and record changed settings. Raises KeyFileError."""
@@ -133,8 +135,16 @@ class Housekeeping:
             self._cosigners.close()
 
     def list_witness_states(self) -> list[WitnessState]:
-        """Return what is known of the witnesses that cosign the log."""
-        return self._cosigners.list_states() if self._cosigners else []
+        """Return what is known of the witnesses, those with a number before those that cosign."""
+        receivers = [
+            describe_witness(
+                str(number),
+                last.size if (last := self._published.get(witness)) else None,
+                self._problems.get(witness),
+            )
+            for number, witness in enumerate(self._witnesses, start=1)
+        ]
+        return receivers + (self._cosigners.list_states() if self._cosigners else [])
 
     def get_time_stamp_problem(self) -> str | None:
         """Return why there is no time stamp; "" if there is none, None if none are configured."""
@@ -144,13 +154,9 @@ class Housekeeping:
         """Return the number of entries since the start of this process that each witness lacks."""
         with self._database.reading() as tx:
             head = change_log.get_head(tx)[0]
-        sizes = {
-            str(n): last.size if (last := self._published.get(witness)) else None
-            for n, witness in enumerate(self._witnesses, start=1)
-        } | {state.name: state.size for state in self.list_witness_states()}
         return {
-            name: head - (self._first_head if size is None else size)
-            for name, size in sizes.items()
+            state.name: head - (self._first_head if state.size is None else state.size)
+            for state in self.list_witness_states()
         }
 
     def _publish_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -163,8 +169,10 @@ class Housekeeping:
                 witness(checkpoint)
             except OSError as error:
                 log.critical("a witness did not receive the checkpoint: %s", error)
+                self._problems[witness] = f"did not receive the checkpoint: {error}"
             else:
                 self._published[witness] = checkpoint
+                self._problems.pop(witness, None)
         if self._cosigners is not None:
             self._cosigners.publish_newest(checkpoint.size)
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from bot.audit.witnesses import WitnessState
+from bot.audit.witnesses import describe_witness
 from bot.health import ServiceHealth, check_witness_count
 from tests.bot.harness import Harness
 from tests.bot.host_contacts import store_contact
@@ -75,13 +75,19 @@ def test_health_reports_an_unreadable_database(harness: Harness):
 
 
 def test_health_names_a_witness_that_does_not_cosign(harness: Harness) -> None:
-    states = [WitnessState("w1", 3, "ok"), WitnessState("w2", 3, "away", "does not answer")]
+    states = [
+        describe_witness("w1", 3, None),
+        describe_witness("w2", 3, "does not answer"),
+        describe_witness("w3", None, None),
+    ]
     condition = ServiceHealth(
-        harness.database, lambda: {"w1": 0, "w2": 2}, list_witness_states=lambda: states
+        harness.database, lambda: {"w1": 0, "w2": 2, "w3": 0}, list_witness_states=lambda: states
     )
     assert _get_message(condition, "Witness w1") == "has all entries"
     assert _get_message(condition, "Witness w2") == "does not answer"
-    assert _get_levels(condition)["Witness w2"] == "error"
+    assert _get_message(condition, "Witness w3") == "has not been asked yet"
+    marks = _get_levels(condition)
+    assert [marks[f"Witness w{n}"] for n in (1, 2, 3)] == ["ok", "error", "error"]
 
 
 def test_rule_that_requires_more_witnesses_than_are_configured_is_an_error(

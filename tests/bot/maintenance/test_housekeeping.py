@@ -78,11 +78,18 @@ def test_failing_witness_is_retried_and_does_not_block_others(
         witnesses=[moody, others.append],
     )
     house.start({})
+
+    def list_levels() -> list[str]:
+        return [one.level for one in house.list_witness_states()]
+
+    assert list_levels() == ["unasked", "unasked"]
     house.run_periodic_tasks()
     assert (len(heard), len(others)) == (0, 1)
     assert "the log server is away" in caplog.text
+    assert list_levels() == ["away", "ok"]
     deaf[0] = False
     house.run_periodic_tasks()
+    assert list_levels() == ["ok", "ok"]
     assert [point.root for point in heard] == [point.root for point in others]
 
 

@@ -130,7 +130,7 @@ def test_witness_that_hangs_delays_no_duty(site: Site) -> None:
         with site.harness.database.transaction() as tx:
             witnesses.save_cosignatures(tx)
         witnesses.publish_newest(1)
-        assert [one.level for one in witnesses.list_states()] == ["ok"]
+        assert [one.level for one in witnesses.list_states()] == ["unasked"]
     asked.close()
     witnesses.wait_for_answers()
     assert [one.level for one in witnesses.list_states()] == ["away"]
