@@ -30,6 +30,8 @@ from bot.model.drift_state import DriftState
 from bot.model.plan import ResolvedPlan, parse_plan
 from bot.model.text import escape_control
 from bot.model.times import to_datetime
+from runbooks import OwnRunbookError, load_catalogue, read_own_files
+from runbooks._catalogue import is_own
 from tests.playground import demo_history, sample_company
 from tests.playground.demo_signing import (
     SITE,
@@ -220,25 +222,44 @@ def stay(service: Service) -> None:
         person: service.keyturn.service.tokens.create_token(
             person=person, scopes=("read", "request", "approve"), days=1, source="cli"
         )[1]
-        for person in ("dora", "olga")
+        for person in ("dora", "olga", "adam")
     }
     say("  Command line, in another terminal")
+    say('    export PATH="$PWD/.venv/bin:$PATH"')
     say(f"    export KEYTURN_URL={service.address}")
     say(f"    export KEYTURN_POLICY={settings.policy} KEYTURN_DATA={settings.data}")
+    say(f"    export KEYTURN_RUNBOOKS={(own := settings.data.parent / 'own')}")
     say(f"    export KEYTURN_TOKEN={tokens['dora']}  # as dora")
-    say("    .venv/bin/keyturn request abusers show lb1")
-    say("    .venv/bin/keyturn tree draw balancers")
+    say("    keyturn request abusers show lb1")
+    say("    keyturn tree draw balancers")
+    say(f"    export KEYTURN_TOKEN={tokens['adam']}  # as adam")
     say(f"    export KEYTURN_TOKEN={tokens['olga']}  # as olga")
-    say("    .venv/bin/keyturn pending")
+    say("    keyturn pending")
     say("\nTry next")
     say("  as olga or adam   approve, deny or answer with other values: the runs under Home")
     say("  as dora           request the plan that is ready, or undo a run of the history")
     say("  as stan           approve on behalf of Adam, or suspend the schedule")
     say("Changes of lb1 wait for signatures with passkeys that only this program has.")
     say("\nIn the chat try  /keyturn help,  /keyturn tree  or  /keyturn drift.")
-    say("Ctrl-C ends the demo.")
+    say("Enter restarts Keyturn, as a runbook of your own needs it. Ctrl-C ends the demo.")
+    for _ in sys.stdin:
+        _restart(service, own)
     while True:
         time.sleep(3600)
+
+
+def _restart(service: Service, own: Path) -> None:
+    """Start Keyturn again, with the runbooks in a directory if there are any."""
+    if (own / "runbooks").is_dir():
+        os.environ["KEYTURN_RUNBOOKS"] = str(own)
+    try:
+        read_own_files()
+    except OwnRunbookError as error:
+        say(f"Keyturn would not start: {error}. Correct it, then press Enter again.")
+        return
+    service.restart()
+    enabled = ", ".join(name for name, one in load_catalogue().items() if is_own(one))
+    say(f"Keyturn was restarted. Your own runbooks: {enabled or 'none is enabled'}")
 
 
 # --- events, as they are committed ---

@@ -1,6 +1,7 @@
 """Keyturn itself, built as `keyturn serve` builds it, served from a thread of this process."""
 
 import json
+import socket
 import threading
 import time
 from pathlib import Path
@@ -33,8 +34,8 @@ class Service:
         slack: Literal["", "http", "socket"] = "http",
         **more: Any,
     ) -> None:
-        self._listener = app.open_listener("127.0.0.1", port)
-        port = self._listener.getsockname()[1]
+        listener = app.open_listener("127.0.0.1", port)
+        port = listener.getsockname()[1]
         self.slack: EmulatorServer | None = None
         if slack:
             policy = PolicyDirectory(directory / "policy").get_policy()
@@ -45,7 +46,10 @@ class Service:
         if "database" not in more and not data.exists():
             data.mkdir(mode=0o700)
             create_empty_database(data / "keyturn.db")
-        settings = Settings(data=data, policy=directory / "policy", port=port, **more)
+        self._build(Settings(data=data, policy=directory / "policy", port=port, **more), listener)
+
+    def _build(self, settings: Settings, listener: socket.socket) -> None:
+        self._listener = listener
         self.keyturn = app.build_service(settings)
         config = app.create_server_config(self.keyturn)
         config.timeout_graceful_shutdown = 2
@@ -61,21 +65,34 @@ class Service:
     def start(self) -> Self:
         if self.slack is not None:
             self.slack.start()
+        self._start()
+        return self
+
+    def _start(self) -> None:
         self._thread.start()
         deadline = time.monotonic() + 10
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 raise RuntimeError("Keyturn did not start: see above")
             time.sleep(0.01)
-        return self
 
     def close(self) -> None:
+        self._stop()
+        if self.slack is not None:
+            self.slack.close()
+
+    def _stop(self) -> None:
         self.keyturn.service.close()
         self._server.should_exit = True
         self._thread.join(20)
         self._listener.close()
-        if self.slack is not None:
-            self.slack.close()
+
+    def restart(self) -> None:
+        """End Keyturn and start it again, at the same address; the chat goes on."""
+        self._stop()
+        settings = self.keyturn.settings
+        self._build(settings, app.open_listener("127.0.0.1", settings.port))
+        self._start()
 
     def __enter__(self) -> Self:
         return self.start()

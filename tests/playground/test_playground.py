@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from bot.db.database import Database
@@ -26,6 +27,7 @@ from tests.playground.enrolled import EnrolledLogins
 from tests.playground.fleet import SHOP_PLACES, LoopbackFleet
 from tests.playground.haproxy import ADDRESSES, Haproxy
 from tests.playground.keys import make_key
+from tests.playground.service import Service
 from tests.playground.sshd import Sshd
 
 pytestmark = pytest.mark.real
@@ -435,3 +437,13 @@ def test_enrolled_host_of_the_demo_refuses_its_thief_and_root(tmp_path: Path):
         expected = ("Permission denied", "password is required", "signers does not name")
         for words, (what, answer) in zip(expected, answers.items(), strict=True):
             assert words in answer, what
+
+
+def test_service_is_restarted_at_its_address_with_its_data(tmp_path: Path):
+    sample_company.create_policy(tmp_path / "policy")
+    with Service(tmp_path, slack="") as service:
+        address, link = service.address, service.sign_in_link("dora")
+        service.restart()
+        assert service.address == address
+        assert httpx2.get(f"{address}/readyz").status_code == 200
+        assert httpx2.get(link).status_code == 200
