@@ -36,8 +36,10 @@ from runbooks._declared_format import (
     ProbationPart,
     ReadPart,
     ReasonPart,
+    RowPart,
     RunbookPage,
     StatePart,
+    TablePart,
 )
 from runbooks._declared_parsers import make_parser
 from runbooks._declared_reads import refuse_change
@@ -87,38 +89,33 @@ class FailedReading:
 
 
 @dataclass(frozen=True)
-class _Note:
-    text: Text
-    when: Expression
-    each: Expression | None
+class _Rows:
+    """Texts that are shown if a condition is true, or for each value of a list."""
 
-    def render(self, values: Mapping[str, Any]) -> Iterator[str]:
-        for scope in _iterate_rows(self.each, self.when, values):
-            yield self.text.render(scope)
-
-
-@dataclass(frozen=True)
-class _TableRow:
-    cells: tuple[Text, ...]
+    texts: tuple[Text, ...]
     when: Expression
     each: Expression | None
 
     def render(self, values: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
-        for scope in _iterate_rows(self.each, self.when, values):
-            yield tuple(cell.render(scope) for cell in self.cells)
+        rows = [values]
+        if self.each is not None:
+            rows = [{**values, "row": row} for row in self.each.evaluate(values)]
+        for scope in rows:
+            if self.when.is_true(scope):
+                yield tuple(text.render(scope) for text in self.texts)
 
 
-def _iterate_rows(
-    each: Expression | None, when: Expression, values: Mapping[str, Any]
-) -> Iterator[Mapping[str, Any]]:
-    rows = [values] if each is None else [{**values, "row": row} for row in each.evaluate(values)]
-    yield from (scope for scope in rows if when.is_true(scope))
+def _render_notes(notes: Sequence[_Rows], values: Values) -> list[str]:
+    return [text for note in notes for (text,) in note.render(values.plain)]
+
+
+# Reads something of a host with these values. Raises HostError.
+_Read = Callable[[QueryRunner, str, Values], Any]
 
 
 @dataclass(frozen=True)
 class _Reading:
-    make_query: Callable[[Values], Query[Any]]
-    reader: Callable[..., Any] | None
+    read_host: _Read
     when: Expression
     may_fail: bool
 
@@ -126,16 +123,11 @@ class _Reading:
         if not self.when.is_true(values.plain):
             return None
         try:
-            if self.reader is not None:
-                return self.reader(run_query, host, **self._get_arguments(values))
-            return run_query(host, self.make_query(values))
+            return self.read_host(run_query, host, values)
         except READ_ERRORS as error:
             if not self.may_fail:
                 raise
             return FailedReading(str(error))
-
-    def _get_arguments(self, values: Values) -> dict[str, Any]:
-        return cast("dict[str, Any]", self.make_query(values))
 
 
 @dataclass(frozen=True)
@@ -185,13 +177,13 @@ class Declaration:
     refuse: list[tuple[Expression, Text]]
     steps: list[_Step]
     current_state: Text
-    notes: list[_Note]
+    notes: list[_Rows]
     takes_down: list[Text]
     probation: Callable[[Values], Probation] | None
     summary: Text
-    findings: list[_Note]
-    report_notes: list[_Note]
-    rows: list[_TableRow]
+    findings: list[_Rows]
+    report_notes: list[_Rows]
+    rows: list[_Rows]
     connectors: dict[str, ModuleType]
     rules: list[SudoRule]
 
@@ -257,12 +249,9 @@ class DeclaredCheck(_Declared, Check[Any]):
         rows = [cells for row in declared.rows for cells in row.render(values.plain)]
         return Report.from_findings(
             declared.summary.render(values.plain),
-            [
-                *_list_failed(values.raw),
-                *(text for note in declared.findings for text in note.render(values.plain)),
-            ],
+            [*_list_failed(values.raw), *_render_notes(declared.findings, values)],
             Table(table.columns, rows) if table else None,
-            notes=[text for note in declared.report_notes for text in note.render(values.plain)],
+            notes=_render_notes(declared.report_notes, values),
         )
 
 
@@ -292,8 +281,7 @@ class DeclaredChange(_Declared, Change[Any]):
         current = declared.current_state.render(values.plain)
         if not steps:
             return Plan(current)
-        notes = [text for note in declared.notes for text in note.render(values.plain)]
-        return Plan(current, steps, notes)
+        return Plan(current, steps, _render_notes(declared.notes, values))
 
     def takes_down(self) -> Sequence[Leg]:
         values = self._get_request().plain
@@ -507,7 +495,7 @@ class _Builder:
             self._make_text(report.summary if report else "", "report", "summary"),
             self._make_notes(report.findings if report else (), "report", "findings"),
             self._make_notes(report.notes if report else (), "report", "notes"),
-            [self._make_row(at) for at in range(len(table.rows) if table else 0)],
+            [*self._make_table_rows(table)] if table else [],
             self._connectors,
             self._rules,
         )
@@ -583,29 +571,25 @@ class _Builder:
                 raise ValueError("write one of `file`, `run` and `query`")
         when = self._compile(part.when, *path, "when")
         with self._at(*path):
-            make_query, reader, type_ = (
+            read_host, type_ = (
                 self._make_named_query(part) if part.query else self._make_own_query(name, part)
             )
         if part.may_fail or part.when != "true":
             type_ = cel.DYN
         self._scope = self._scope.extend(**{name: type_})
-        return _Reading(make_query, reader, when, part.may_fail)
+        return _Reading(read_host, when, part.may_fail)
 
-    def _make_named_query(
-        self, part: ReadPart
-    ) -> tuple[Callable[[Values], Any], Callable[..., Any] | None, cel.Type]:
+    def _make_named_query(self, part: ReadPart) -> tuple[_Read, cel.Type]:
         if part.root or part.parse:
             raise ValueError("a `query` has its own parser and sudo rules: remove the rest")
         function, connector = commands.find_function(part.query, Query)
         self._connectors |= commands.list_connectors(connector)
         arguments = self._make_arguments(function, part.given)
         if commands.is_reader(function):
-            return arguments, function, cel.DYN
-        return lambda values: function(**arguments(values)), None, cel.DYN
+            return lambda run, host, given: function(run, host, **arguments(given)), cel.DYN
+        return lambda run, host, given: run(host, function(**arguments(given))), cel.DYN
 
-    def _make_own_query(
-        self, name: str, part: ReadPart
-    ) -> tuple[Callable[[Values], Any], None, cel.Type]:
+    def _make_own_query(self, name: str, part: ReadPart) -> tuple[_Read, cel.Type]:
         run = [*part.run] or ["/usr/bin/cat" if part.root else "cat", part.file]
         if part.file and not part.file.startswith("/"):
             raise ValueError(f"{part.file!r} is not the path of a file: begin it with /")
@@ -617,16 +601,16 @@ class _Builder:
         self._values[name] = _describe_reading(part)
         statuses = frozenset(part.statuses)
 
-        def make_query(values: Values) -> Query[Any]:
+        def read_host(run_query: QueryRunner, host: str, values: Values) -> Any:
             filled = tuple(word.fill(values.raw) for word in words)
             # A value could be what makes a command write, as in `sysctl NAME=VALUE`.
             try:
                 refuse_change(filled)
             except ValueError as error:
                 raise ParseError(str(error)) from None
-            return Query(Shell(filled, root=part.root), parse, statuses)
+            return run_query(host, Query(Shell(filled, root=part.root), parse, statuses))
 
-        return make_query, None, type_
+        return read_host, type_
 
     def _make_arguments(
         self, function: Callable[..., Any], given: Mapping[str, str | int]
@@ -689,59 +673,53 @@ class _Builder:
             self._connectors |= commands.list_connectors(command.connector)
         return command
 
-    def _make_notes(self, parts: Sequence[NotePart], *path: str) -> list[_Note]:
-        return [self._make_note(each, *path, at) for at, each in enumerate(parts)]
+    def _make_notes(self, parts: Sequence[NotePart], *path: str) -> list[_Rows]:
+        return [
+            self._make_rows(each, [each.text], "text", *path, at) for at, each in enumerate(parts)
+        ]
 
-    def _make_note(self, part: NotePart, *path: str | int) -> _Note:
-        outer = self._scope
-        each = self._open_rows(part.each, *path)
-        when = self._compile(part.when, *path, "when", wanted=(cel.BOOL,))
-        text = self._make_text(part.text, *path, "text")
+    def _make_table_rows(self, table: TablePart) -> Iterator[_Rows]:
+        for at, part in enumerate(table.rows):
+            path = ("report", "table", "rows", at)
+            with self._at(*path):
+                if len(part.cells) != len(table.columns):
+                    raise ValueError(f"a row has {len(table.columns)} cells, one for each column")
+            yield self._make_rows(part, part.cells, "cells", *path)
+
+    def _make_rows(
+        self, part: NotePart | RowPart, texts: Sequence[str], key: str, *path: str | int
+    ) -> _Rows:
+        with self._in_scope(self._scope):
+            each = None
+            if part.each is not None:
+                each = self._compile(part.each, *path, "each")
+                with self._at(*path, "each"):
+                    if not each.type.name().startswith(("LIST", "DYN")):
+                        raise ValueError(f"`{part.each}` is not a list")
+                self._scope = self._scope.extend(row=cel.DYN)
+            when = self._compile(part.when, *path, "when", wanted=(cel.BOOL,))
+            return _Rows(tuple(self._make_text(one, *path, key) for one in texts), when, each)
+
+    @contextmanager
+    def _in_scope(self, scope: Scope) -> Generator[None]:
+        """Have other names, until the block ends."""
+        outer, self._scope = self._scope, scope
+        yield
         self._scope = outer
-        return _Note(text, when, each)
-
-    def _make_row(self, at: int) -> _TableRow:
-        table = self._part.report.table if self._part.report else None
-        assert table is not None  # noqa: S101 - only called for rows of a table
-        part, path, outer = table.rows[at], ("report", "table", "rows", at), self._scope
-        with self._at(*path):
-            if len(part.cells) != len(table.columns):
-                raise ValueError(f"a row has {len(table.columns)} cells, one for each column")
-        each = self._open_rows(part.each, *path)
-        when = self._compile(part.when, *path, "when", wanted=(cel.BOOL,))
-        cells = tuple(self._make_text(cell, *path, "cells") for cell in part.cells)
-        self._scope = outer
-        return _TableRow(cells, when, each)
-
-    def _open_rows(self, each: str | None, *path: str | int) -> Expression | None:
-        if each is None:
-            return None
-        rows = self._compile(each, *path, "each")
-        name = rows.type.name()
-        with self._at(*path, "each"):
-            if not name.startswith(("LIST", "DYN")):
-                raise ValueError(f"`{each}` is not a list")
-        self._scope = self._scope.extend(row=cel.DYN)
-        return rows
 
     def _make_takes_down(self) -> list[Text]:
         legs = self._part.takes_down or []
-        outer, self._scope = self._scope, self._request_scope
-        texts = [self._make_text(each, "takes_down", at) for at, each in enumerate(legs)]
-        self._scope = outer
-        return texts
+        with self._in_scope(self._request_scope):
+            return [self._make_text(each, "takes_down", at) for at, each in enumerate(legs)]
 
     def _make_probation(self) -> Callable[[Values], Probation] | None:
         part = self._part.probation
         if part is None:
             return None
-        outer, self._scope = self._scope, self._request_scope
-        with self._at("probation"):
+        with self._in_scope(self._request_scope), self._at("probation"):
             if bool(part.of) == bool(part.name and part.restore):
                 raise ValueError("write either `of`, or `name` and `restore`")
-            make = self._find_probation(part) if part.of else self._make_own_probation(part)
-        self._scope = outer
-        return make
+            return self._find_probation(part) if part.of else self._make_own_probation(part)
 
     def _make_own_probation(self, part: ProbationPart) -> Callable[[Values], Probation]:
         script = commands.make_script(f"{part.name}-restore", part.restore, 1)
@@ -804,12 +782,7 @@ def _describe_field(field: FieldPart) -> tuple[Value, cel.Type]:
                 for each in info.metadata
                 if getattr(each, "pattern", None)
             )
-            return _make_name_value(pattern), cel.STRING
-
-
-def _make_name_value(pattern: str) -> Value:
-    bare = pattern.removeprefix("^").removesuffix("$")
-    return Value(bare)
+            return Value(pattern.removeprefix("^").removesuffix("$")), cel.STRING
 
 
 def _describe_reading(part: ReadPart) -> Value:

@@ -9,6 +9,7 @@ A text holds expressions in braces: `{host} has {count(rows.size(), "row")}`. Tw
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
@@ -66,11 +67,7 @@ def _bound(text: str) -> str:
 
 
 def _most_common(values: Sequence[str]) -> list[dict[str, object]]:
-    counts: dict[str, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    ranked = sorted(counts.items(), key=lambda item: -item[1])
-    return [{"value": value, "count": count} for value, count in ranked]
+    return [{"value": value, "count": count} for value, count in Counter(values).most_common()]
 
 
 def _format_fixed(number: float, digits: int) -> str:
