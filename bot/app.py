@@ -51,6 +51,7 @@ from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS
 from bot.maintenance.background_verification import BackgroundVerification
 from bot.maintenance.housekeeping import Housekeeping, Witness
+from bot.maintenance.upgrade import upgrade_database
 from bot.model import signing
 from bot.model.keyfile import KeyFileError
 from bot.model.redaction import Redactor
@@ -337,7 +338,7 @@ def _get_key_file(settings: Settings, name: str) -> Path:
 
 def _prepare_schema(settings: Settings, database: Database) -> None:
     if settings.engine == "embedded":
-        migrations.upgrade_schema(database)
+        upgrade_database(database, settings.data)
     elif not migrations.is_schema_current(database):
         raise StoreUnavailable(
             "the schema of the database does not match this version: run keyturn db upgrade "

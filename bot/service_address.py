@@ -15,6 +15,7 @@ DEFAULT_LISTEN, DEFAULT_PORT = "127.0.0.1", 8080
 # Variables that libraries and runbooks read from the environment themselves.
 _LIBRARY_VARIABLES = frozenset(
     {"HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR", "KEYTURN_RUNBOOKS"}
+    | {"VAULT_ADDR", "VAULT_CACERT", "VAULT_TOKEN", "VAULT_TOKEN_FILE"}
 )
 
 

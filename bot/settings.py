@@ -12,6 +12,7 @@ from dotenv import dotenv_values
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from bot.secret_sources import find_secret_file, resolve_secret
 from bot.service_address import (
     DEFAULT_LISTEN,
     DEFAULT_PORT,
@@ -28,6 +29,11 @@ _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 _EMPTY_ALLOWED = frozenset({"oidc_issuer"})
 # SQLAlchemy needs the first one.
 _POSTGRESQL = ("postgresql+psycopg", "postgresql", "postgres")
+# Each may name where it is instead. The address of a database may have a password.
+_SECRETS = (
+    *("slack_bot_token", "slack_app_token", "slack_signing_secret", "oidc_client_secret"),
+    *("collector_token", "database", "migrations"),
+)
 _OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
 
 
@@ -35,6 +41,7 @@ class Settings(BaseSettings):
     """Every setting is an environment variable KEYTURN_…, or a line of the settings file:
     .env, or the one that KEYTURN_SETTINGS names.
 
+    A secret can be file:PATH, or vault:MOUNT/PATH#KEY; or a credential of systemd.
     An empty variable counts as omitted, and overrides the file.
 
     data: the directory of the database and the logs. policy: the policy directory. keys: the
@@ -70,7 +77,13 @@ class Settings(BaseSettings):
     above may not.
     """
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_file=SETTINGS_FILE, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix=PREFIX,
+        env_file=SETTINGS_FILE,
+        # Of systemd, each in a file with the name of its variable.
+        secrets_dir=os.environ.get("CREDENTIALS_DIRECTORY"),
+        extra="ignore",
+    )
 
     data: Path = Path("var")
     keys: Path | None = None
@@ -128,6 +141,11 @@ class Settings(BaseSettings):
         return {
             name: value for name, value in given.items() if value != "" or name in _EMPTY_ALLOWED
         }
+
+    @field_validator(*_SECRETS, mode="before")
+    @classmethod
+    def _resolve_secret(cls, given: object) -> object:
+        return resolve_secret(given) if isinstance(given, str) else given
 
     @field_validator("database")
     @classmethod
@@ -321,6 +339,22 @@ def find_misspelt_settings() -> dict[str, str]:
     }
     alike = {name: get_close_matches(name, known, 1, 0.8) for name in sorted(given - known)}
     return {PREFIX + name: PREFIX + found[0] for name, found in alike.items() if found}
+
+
+def list_secret_files() -> dict[str, Path]:
+    """Return the file of each secret that is in one of its own, by the name of its variable."""
+    given = {
+        name.upper(): value or ""
+        for source in (dotenv_values(SETTINGS_FILE), os.environ)
+        for name, value in source.items()
+    }
+    names = [f"{PREFIX}{name}".upper() for name in _SECRETS]
+    found = {name: find_secret_file(given.get(name, "")) for name in names}
+    if password_file := given.get(f"{PREFIX}MAIL_PASSWORD_FILE"):
+        found[f"{PREFIX}MAIL_PASSWORD_FILE"] = Path(password_file)
+    if not given.get("VAULT_TOKEN") and given.get("VAULT_TOKEN_FILE"):
+        found["VAULT_TOKEN_FILE"] = Path(given["VAULT_TOKEN_FILE"])
+    return {name: file for name, file in found.items() if file is not None}
 
 
 def _add_driver(address: str) -> str:

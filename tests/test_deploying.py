@@ -112,14 +112,14 @@ def test_every_deployment_has_two_replicas_and_a_disruption_budget():
 
 def test_deployment_files_use_the_image_of_this_version():
     images = {service["image"] for service in OURS.values()}
-    assert images == {"${KEYTURN_IMAGE:-keyturn:0.1.0}"}
-    images = {"keyturn:0.1.0"}
+    assert images == {"${KEYTURN_IMAGE:-keyturn:0.2.0}"}
+    images = {"keyturn:0.2.0"}
     images |= {
         each["image"]
         for pod in PODS.values()
         for each in (*pod["containers"], *pod["initContainers"])
     }
-    assert images == {"keyturn:0.1.0"}
+    assert images == {"keyturn:0.2.0"}
 
 
 def test_every_base_image_is_pinned_by_digest():

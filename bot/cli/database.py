@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -39,9 +40,13 @@ def db() -> None:
 
 @db.command("upgrade")
 @click.option("--grant", default="", help="PostgreSQL role that gets the rights of the service.")
+@click.option("--backed-up", is_flag=True, help="You made a backup of PostgreSQL with pg_dump.")
 @pass_environment
-def upgrade_database(environment: CommandEnvironment, *, grant: str) -> None:
-    """Upgrade the database to the schema of this version.
+def upgrade_database(environment: CommandEnvironment, *, grant: str, backed_up: bool) -> None:
+    """Upgrade the database to the schema of this version; stop the service first.
+
+    A SQLite database is checked, and copied beside itself, before anything is changed; of
+    PostgreSQL, make a backup yourself. An upgrade is done as a whole or not at all.
 
     For a new database, it also creates changelog.key and secrets.key; all processes on one
     database need both. --grant gives a role the rights that `keyturn db grants` prints.
@@ -50,18 +55,30 @@ def upgrade_database(environment: CommandEnvironment, *, grant: str) -> None:
     """
     from bot.auth import secret_box
     from bot.db import data_directory, migrations, roles
+    from bot.db.database import lock_data_directory
+    from bot.maintenance import upgrade
     from bot.model import signing
 
     url = environment.settings.migrations.get_secret_value()
-    with environment.open_database(url) as database:
-        done = migrations.upgrade_schema(database)
+    with environment.open_database(url) as database, ExitStack() as held:
+        if database.embedded and not migrations.is_schema_current(database):
+            held.enter_context(lock_data_directory(environment.settings.data))
+        result = upgrade.upgrade_database(
+            database, environment.settings.data, is_backed_up=backed_up
+        )
         if grant:
             roles.grant_roles(database, grant)
         if not _has_log_entries(database):
             data_directory.make_data_directory(environment.settings.key_directory)
             signing.load_signing_key(environment.settings.key_directory / "changelog.key")
             secret_box.load_secret_box(environment.settings.key_directory / "secrets.key")
-    print_result({"current": True, "done": done}, [_UPGRADES[done]])
+    lines = [_UPGRADES[result.done]]
+    lines += [f"{revision}: {note}" for revision, note in result.notes.items()]
+    if result.backup is not None:
+        lines.append(f"The database as it was: {result.backup}")
+    data = {"current": True, "done": result.done, "notes": dict(result.notes)}
+    data |= {"backup": str(result.backup) if result.backup else None}
+    print_result(data, lines)
 
 
 @db.command("grants")

@@ -56,12 +56,14 @@ def read_settings() -> "Settings":
 def read_server_settings() -> "Settings":
     """Return the settings; end with a message if others can read or write their file."""
     from bot.service_address import SETTINGS_FILE
+    from bot.settings import list_secret_files
     from connectors.permissions import find_reader
 
     settings = read_settings()
     with exit_on_errors():
-        if SETTINGS_FILE.exists() and (problem := find_reader(SETTINGS_FILE)):
-            exit_with_error(problem, FAILED)
+        for file in (SETTINGS_FILE, *list_secret_files().values()):
+            if file.exists() and (problem := find_reader(file)):
+                exit_with_error(problem, FAILED)
     return settings
 
 
@@ -124,7 +126,7 @@ def read_installation() -> "Installation":
     from bot.model.redaction import Redactor
     from bot.model.verifier_keys import parse_witnesses
     from bot.service_address import SETTINGS_FILE
-    from bot.settings import find_misspelt_settings
+    from bot.settings import find_misspelt_settings, list_secret_files
 
     return Installation(
         data=given.data,
@@ -145,6 +147,7 @@ def read_installation() -> "Installation":
         slack_alarm_channel=given.slack_alarm_channel,
         misspelt_settings=find_misspelt_settings(),
         settings_file=SETTINGS_FILE,
+        secret_files=list_secret_files(),
         authorities=os.environ.get("SSL_CERT_FILE", ""),
     )
 

@@ -1,7 +1,8 @@
 """Check an installation: settings, policy, keys, database, change log, pages, chat, hosts."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from importlib.util import find_spec
@@ -54,6 +55,7 @@ def check_records(
 ) -> Iterator[CheckResult]:
     if finding := _check_settings_file(installation.settings_file):
         yield finding
+    yield from _check_secret_files(installation.secret_files)
     for name, about in _KEYS.items():
         yield _check_key(installation.keys / name, about)
     yield from _check_database(installation, policy, policy_checks)
@@ -63,6 +65,29 @@ def _check_settings_file(file: Path) -> CheckResult | None:
     """Check that other users cannot read the settings file, which can hold secrets."""
     problem = find_reader(file) if file.exists() else ""
     return create_error_result("settings", problem) if problem else None
+
+
+def _check_secret_files(files: Mapping[str, Path]) -> Iterator[CheckResult]:
+    """Say of each file with a secret who can read it."""
+    for name, file in files.items():
+        about = f"secret {name}"
+        try:
+            problem = find_reader(file)
+        except OSError as error:
+            yield create_error_result(about, f"cannot read {file}: {error.strerror}")
+            continue
+        if problem:
+            yield create_error_result(about, problem)
+        else:
+            yield create_ok_result(about, f"{_name_readers(file)} can read {file}")
+
+
+def _name_readers(file: Path) -> str:
+    """Return who can read a file besides root: `user keyturn and group keyturn`."""
+    known = file.stat()
+    readers = [f"user {file.owner()}"] if known.st_mode & stat.S_IRUSR else []
+    readers += [f"group {file.group()}"] if known.st_mode & stat.S_IRGRP else []
+    return " and ".join(readers) or "only root"
 
 
 def _check_key(file: Path, about: str) -> CheckResult:

@@ -37,6 +37,8 @@ class Installation:
     slack_alarm_channel: str = ""
     settings_file: Path = Path(".env")
     """The settings file, which can hold secrets."""
+    secret_files: Mapping[str, Path] = field(default_factory=dict[str, Path])
+    """The file of each secret that has one, by the name of its variable."""
     misspelt_settings: Mapping[str, str] = field(default_factory=dict[str, str])
     """Unknown KEYTURN_ variables, each with the setting of the most similar name."""
     authorities: str = ""

@@ -20,7 +20,7 @@ _QUERY = select(
 
 @dataclass(frozen=True)
 class FirstRuns:
-    """Which runs there have been, whoever may view them."""
+    """Which runs there have been, also those that the reader may not view."""
 
     has_changed: bool
     """An approved change has succeeded."""

@@ -1,0 +1,646 @@
+BEGIN TRANSACTION;
+CREATE TABLE agent (
+	name VARCHAR(40) NOT NULL, 
+	owner VARCHAR(64) NOT NULL, 
+	purpose VARCHAR(200) NOT NULL, 
+	added_by VARCHAR(64) NOT NULL, 
+	added_at BIGINT NOT NULL, 
+	ends_at BIGINT NOT NULL, 
+	confirmed_by VARCHAR(64), 
+	confirmed_at BIGINT, 
+	ended_at BIGINT, 
+	paused_at BIGINT, 
+	paused_by VARCHAR(64), 
+	pause_reason TEXT, 
+	resumed_at BIGINT, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_agent PRIMARY KEY (name)
+);
+CREATE TABLE alembic_version (
+	version_num VARCHAR(32) NOT NULL, 
+	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
+);
+INSERT INTO "alembic_version" VALUES('0001');
+CREATE TABLE api_token (
+	id INTEGER NOT NULL, 
+	prefix VARCHAR(16) NOT NULL, 
+	hash VARCHAR(64) NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	scopes VARCHAR(64) NOT NULL, 
+	name VARCHAR(64) NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	expires_at BIGINT NOT NULL, 
+	revoked_at BIGINT, 
+	last_used_at BIGINT, 
+	behalf VARCHAR(64), 
+	confirmed_at BIGINT, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_api_token PRIMARY KEY (id), 
+	CONSTRAINT uq_api_token_prefix UNIQUE (prefix)
+);
+CREATE TABLE ban (
+	person VARCHAR(64) NOT NULL, 
+	banned_by VARCHAR(64) NOT NULL, 
+	banned_at BIGINT NOT NULL, 
+	reason TEXT NOT NULL, 
+	CONSTRAINT pk_ban PRIMARY KEY (person)
+);
+CREATE TABLE break_glass (
+	run INTEGER NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	reason TEXT NOT NULL, 
+	requested_at BIGINT NOT NULL, 
+	activated_at BIGINT, 
+	active_until BIGINT, 
+	factor VARCHAR(32) NOT NULL, 
+	reviewed_at BIGINT, 
+	reviewer VARCHAR(64) NOT NULL, 
+	review TEXT NOT NULL, 
+	CONSTRAINT pk_break_glass PRIMARY KEY (run), 
+	CONSTRAINT fk_break_glass_run FOREIGN KEY(run) REFERENCES run (id)
+);
+CREATE TABLE cosignature (
+	size INTEGER NOT NULL, 
+	witness VARCHAR(200) NOT NULL, 
+	line TEXT NOT NULL, 
+	CONSTRAINT pk_cosignature PRIMARY KEY (size, witness)
+);
+CREATE TABLE decision (
+	run INTEGER NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	approves BOOLEAN NOT NULL, 
+	digest VARCHAR(64) NOT NULL, 
+	decided_at BIGINT NOT NULL, 
+	reason TEXT NOT NULL, 
+	on_behalf_of VARCHAR(64) NOT NULL, 
+	factor VARCHAR(32) NOT NULL, 
+	signature TEXT NOT NULL, 
+	CONSTRAINT pk_decision PRIMARY KEY (run, person), 
+	CONSTRAINT fk_decision_run FOREIGN KEY(run) REFERENCES run (id)
+);
+INSERT INTO "decision" VALUES(2,'olga',1,'c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425',1795939339385980,'','','','');
+CREATE TABLE delegation (
+	id INTEGER NOT NULL, 
+	delegator VARCHAR(64) NOT NULL, 
+	delegate VARCHAR(64) NOT NULL, 
+	area VARCHAR(64) NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	ends_at BIGINT NOT NULL, 
+	revoked_at BIGINT, 
+	reason TEXT NOT NULL, 
+	CONSTRAINT pk_delegation PRIMARY KEY (id)
+);
+CREATE TABLE delivery (
+	subscription VARCHAR(64) NOT NULL, 
+	seq BIGINT NOT NULL, 
+	run INTEGER NOT NULL, 
+	kind VARCHAR(32) NOT NULL, 
+	occurred_at BIGINT NOT NULL, 
+	attempts INTEGER NOT NULL, 
+	next_attempt_at BIGINT NOT NULL, 
+	failed_at BIGINT, 
+	error TEXT NOT NULL, 
+	CONSTRAINT pk_delivery PRIMARY KEY (subscription, seq)
+);
+CREATE TABLE drift_key (
+	id INTEGER NOT NULL, 
+	host VARCHAR(64) NOT NULL, 
+	name TEXT NOT NULL, 
+	run INTEGER NOT NULL, 
+	state VARCHAR(16) NOT NULL, 
+	since_at BIGINT NOT NULL, 
+	good_at BIGINT NOT NULL, 
+	read_at BIGINT NOT NULL, 
+	next_at BIGINT NOT NULL, 
+	requested_at BIGINT, 
+	digest VARCHAR(64) NOT NULL, 
+	value TEXT NOT NULL, 
+	set_value TEXT NOT NULL, 
+	adopted VARCHAR(64) NOT NULL, 
+	candidates TEXT NOT NULL, 
+	announced_at BIGINT, 
+	expected_until BIGINT, 
+	expected_range VARCHAR(80) NOT NULL, 
+	CONSTRAINT pk_drift_key PRIMARY KEY (id), 
+	CONSTRAINT fk_drift_key_run FOREIGN KEY(run) REFERENCES run (id), 
+	CONSTRAINT uq_drift_key_host_name UNIQUE (host, name)
+);
+CREATE TABLE entry (
+	seq INTEGER NOT NULL, 
+	at BIGINT NOT NULL, 
+	kind VARCHAR(32) NOT NULL, 
+	run INTEGER, 
+	person VARCHAR(64) NOT NULL, 
+	host VARCHAR(64) NOT NULL, 
+	body TEXT NOT NULL, 
+	hash VARCHAR(64) NOT NULL, 
+	note TEXT, 
+	CONSTRAINT pk_entry PRIMARY KEY (seq)
+);
+INSERT INTO "entry" VALUES(1,1795939339170009,'key',NULL,'','','{"public":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c"}','5f477a6ce2449aa14252fcd565f7ecf908c83f61e7ce8053fca8557805ffd00c','keyturn/ea4a6c63e29c520a
+1
+X0d6bOJEmqFCUvzVZffs+QjIP2HnzoBT/KhVeAX/0Aw=
+
+— keyturn/ea4a6c63e29c520a 3mW8FddMQRSoVTtq6lSRtjAm/T/0jtGZay3L7cRAVbMVr200PBztmJpJvz8QZRL+pWKMYUv56Ns5gGK6KsyRv/980wA=
+');
+INSERT INTO "entry" VALUES(2,1795939339323016,'requested',1,'dora','lb1','{"request":"toy show lb1","runbook":"toy show","source":"web","values":{"host":"lb1"}}','8b3255c0d41f19c1186426b66c4af5ddcb724078acbbd783dcc34e2670e02c7b','keyturn/ea4a6c63e29c520a
+2
+blfWnccMT/ev8LvKa1i+IdCGmeCpW8FwGa5JKPxyBxk=
+
+— keyturn/ea4a6c63e29c520a 3mW8FYaw16glz55XoR6nxA+VVRehYIULgJQVI/SRc8Ym4o1Bhtj1ed0e87kZE6OJ03luPjp9UjjmjPQoMEwayCb42Ac=
+');
+INSERT INTO "entry" VALUES(3,1795939339341000,'succeeded',1,'','lb1','{"healthy":true,"output_sha256":"cb17c1aae9fec57fa09184b971ee6bf9dcf0330cd5e3713b2036b5ab4e8fe8b4","summary":"2 switches"}','a24c84f4195afd447bb8c68703d6519294463b42a566e9c9924d0014ae894a01','keyturn/ea4a6c63e29c520a
+3
+71AWAuiPtwsQJwJpOiOYnn8WllDQteJEkPX6+nk3i+k=
+
+— keyturn/ea4a6c63e29c520a 3mW8FfZGKNlWj4QOIyR3ElZMnhXhdFEx03TovBhz/KE/oYnhZFa3au44d6ohINN1L7ry8UKMW9z/w4wq6wUS7+xZjw8=
+');
+INSERT INTO "entry" VALUES(4,1795939339350012,'requested',2,'dora','lb1','{"request":"toy set lb1 lamp on","runbook":"toy set","source":"web","values":{"host":"lb1","name":"lamp","value":"on"}}','da85c5583e9c852d0bcb0f21f52235d037d0772aa0a647968d99aca8b8688769','keyturn/ea4a6c63e29c520a
+4
+HyKRRdqVSxWYZGfv6W/rrqGrANdhZ7s17x6GwgmFhQ8=
+
+— keyturn/ea4a6c63e29c520a 3mW8Ff2ZmbP//GewjCd52hh5oS0m8SpdEOBM/SPN8sGdF2x9n8BVsnbt5RUre4UuBDU37VHYP9wS2uMkwRlWgNSSNQ0=
+');
+INSERT INTO "entry" VALUES(5,1795939339357012,'planned',2,'','lb1','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 2","requested-by dora","reason","runbook toy set","runbook-version 1946428e3b85","field host","value lb1","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rule developers request, owners approve","not-before 1795939339","expires 1795996939","nonce ce47568f4930a6270e4d628c6e35f3cb","host lb1 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','dacbf029001e9713ee2f3dfc23dc899478806ddfcb096c7be982720e1c0e74e4','keyturn/ea4a6c63e29c520a
+5
+N1SvDk9JkZZGSAcd91O1YpUWNHxxGp70K9Q6SIgG93I=
+
+— keyturn/ea4a6c63e29c520a 3mW8FbETs/7162GYC8jwBaxZm2s18PeNqb98c+8pvDMGWqcYFsqQ++Fg7im0S79N1Cy5h4Gjtyds3nT6dz/GwI72gQs=
+');
+INSERT INTO "entry" VALUES(6,1795939339385980,'approved',2,'olga','lb1','{"digest":"c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425"}','8477019771a28e7567de2b26a00c7c36cbfb3f323f62eb3438b86365f7c3fbd5','keyturn/ea4a6c63e29c520a
+6
+SjKfuX+r4D78YwuaI1lW9kpa5O608XBkF5V6bQ/ES/Y=
+
+— keyturn/ea4a6c63e29c520a 3mW8FYcAVaQyEoESvWm+RpwCm6YfVJ2k/SVGu6FEoDOTpGTc3kXbW/4I/zaYielLxCaEOhDagGf6dOAx/DKxC2NXbwc=
+');
+INSERT INTO "entry" VALUES(7,1795939339410000,'claimed',2,'','lb1','{"fence":1,"worker":"vm 2344 0cd57c7f"}','ecc25b93279d05a405d3fd0820f0848c600d83f2080033cebe1a736bee1d3102','keyturn/ea4a6c63e29c520a
+7
+JVDptGPgLOZCyKvjH8H0k1Q8zsuI24yRL3jpJlhUTXk=
+
+— keyturn/ea4a6c63e29c520a 3mW8FYFidPu/KWW3wYB2pshPo2/Sul9Qa0mZbW+RxHNY1uScV/9FdMGfjJ//IZQmLaxBBB8XFjcaRuFxK1gczMlWxAw=
+');
+INSERT INTO "entry" VALUES(8,1795939339457998,'started',2,'','lb1','{"digest":"c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425"}','c333907f2f756896181e410cbd7b0f01193e284c66e29d9bf1c3df4904e9bc71','keyturn/ea4a6c63e29c520a
+8
+wXOb6Ddk/MIh4MGlvm7YgGCjUDDwkwJGZPacQ4RSgm8=
+
+— keyturn/ea4a6c63e29c520a 3mW8FV3zVEpwKvPvnujVoM5Zq43DPn7cLSg9b1FRvnPID/EHFe1xEl/ebH6BQNjABuymwQ4UMkzc4UPpkSoMUHMCsgg=
+');
+INSERT INTO "entry" VALUES(9,1795939339457998,'step sending',2,'','lb1','{"command":"set lamp on","step":1,"title":"Set lamp to on"}','2069ffa4e8c019776d5aff05029c149aec0b0511217d588bf0e99e19aa764dfd','keyturn/ea4a6c63e29c520a
+9
+Q+9BF3Ns60v9zpMqyzO7iFPAqLWJqNTm9RHf+APTKug=
+
+— keyturn/ea4a6c63e29c520a 3mW8FaYHpaGKSoYq9ybQfOJDk9Kpz9PhlR/NuMG5NbarWzRyELyvl0i/oZrCXn43xMFkT/ssyHUaVtAvFV7rMXE9dQY=
+');
+INSERT INTO "entry" VALUES(10,1795939339508008,'step succeeded',2,'','lb1','{"exit_status":0,"output_sha256":"b9f8d3eb5fd8219d7179460643470b319d7a4c497ae5f77a6327897db039b505","step":1}','1cebf8d7eb1d01a2cc94655f09bdcae7a0757aa033e96e6218d6cbb43d441a84','keyturn/ea4a6c63e29c520a
+10
+EtW7DmOvtOU74ti5BCAiKlYE31P+wzUmrGYEuKo9Yjg=
+
+— keyturn/ea4a6c63e29c520a 3mW8FWZicMr61QHuBJADxAG3O8BXwW+qqtMjA261EhYYFcjxgHrPw5FKEM1oDgkJkRG8uQxUAUBOsW4f/8rJ3smXRwU=
+');
+INSERT INTO "entry" VALUES(11,1795939339512996,'verified',2,'','lb1','{"current_state":"lamp is on"}','e12f8702f28d3bb714b2d51c148073871132f909583f415275c31bd34980198a','keyturn/ea4a6c63e29c520a
+11
+wK/sA7WIdu/bH6bDn7N4HtV0sYtSnWMK9GXKLIsLq1Q=
+
+— keyturn/ea4a6c63e29c520a 3mW8Fb3sMfNFADLYhHFQ7KU7jNkK5E5xXuE2dWuFGgGJsW5xJD5+cdaX/sv+Ge//0jaDHhwQ0u9OPD7uFpRk7cY3jgk=
+');
+INSERT INTO "entry" VALUES(12,1795939339512996,'succeeded',2,'','lb1','{"summary":"Verified: lamp is on"}','a72c0e0c432d7546ba677f997aa0b20ed34183cb8a454fefd8a24623b4b550e2','keyturn/ea4a6c63e29c520a
+12
+N0dXHTTzsz4YC6Ol20pYA90rJBVoD6JdMyy3Ejf3Zmk=
+
+— keyturn/ea4a6c63e29c520a 3mW8FfGs4I44lsy+2seqnA5JVFVCORYaaALFqSJKEiHOILxReTLTSaJt4tvukeSkI+QRAYSXTkBHeDGzHphAfx2yTQM=
+');
+INSERT INTO "entry" VALUES(13,1795939339529009,'requested',3,'dora','lb2','{"reason":"it is dark","request":"toy set lb2 lamp on","runbook":"toy set","source":"web","values":{"host":"lb2","name":"lamp","value":"on"}}','9fc3d80c80d4ad79bddca115e4a5b715322dfc9c7c976a1cfa5569578b1a60fd','keyturn/ea4a6c63e29c520a
+13
+re8+/mAKr1rPbmRCKlfwbI95GaxOQ52a9ubzaXFyku8=
+
+— keyturn/ea4a6c63e29c520a 3mW8FYsatmz+XqPA/wf4W2uR9+oD9qgRvwGzgUIIInlIxoZv2UHr8TOsx/GIZaT5Pc1ayQJh6UXf043vGpzB606TMwM=
+');
+INSERT INTO "entry" VALUES(14,1795939339539993,'planned',3,'','lb2','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"a6e2ad46eebbb494a7e5a2618951e797be08d75f5c143970f2976567bf2df4f6","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 3","requested-by dora","reason it is dark","runbook toy set","runbook-version 1946428e3b85","field host","value lb2","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rule developers request, owners approve","not-before 1795939339","expires 1795996939","nonce f34d2793f6d15cec08bd831b2af88a32","host lb2 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','ff580a1d78fad679ae1e0339391d32ff267881f511f5cf6465000741aa4a9c31','keyturn/ea4a6c63e29c520a
+14
+77rduJRNSIATV6u8Mu6fIb62s9z1TmHJSXEc6MRwoZ8=
+
+— keyturn/ea4a6c63e29c520a 3mW8FWl2lCPjCpy2zAmn3JYpU11w54YJhfHkAaffjW0GOWoYqN40itsyvE1fFgUu8S1x8/xmoieyKo3AcaFWvKAKHQM=
+');
+CREATE TABLE event_reading (
+	tree VARCHAR(64) NOT NULL, 
+	event VARCHAR(64) NOT NULL, 
+	state VARCHAR(8) NOT NULL, 
+	since_at BIGINT NOT NULL, 
+	read_at BIGINT NOT NULL, 
+	run INTEGER, 
+	detail TEXT NOT NULL, 
+	CONSTRAINT pk_event_reading PRIMARY KEY (tree, event)
+);
+CREATE TABLE fire (
+	schedule INTEGER NOT NULL, 
+	due_at BIGINT NOT NULL, 
+	host VARCHAR(64) NOT NULL, 
+	outcome VARCHAR(16) NOT NULL, 
+	starts_at BIGINT NOT NULL, 
+	recorded_at BIGINT NOT NULL, 
+	run INTEGER, 
+	reason TEXT NOT NULL, 
+	CONSTRAINT pk_fire PRIMARY KEY (schedule, due_at, host), 
+	CONSTRAINT fk_fire_run FOREIGN KEY(run) REFERENCES run (id), 
+	CONSTRAINT fk_fire_schedule FOREIGN KEY(schedule) REFERENCES schedule (id)
+);
+CREATE TABLE follow_up (
+	run INTEGER NOT NULL, 
+	since BIGINT NOT NULL, 
+	next_at BIGINT NOT NULL, 
+	attempts INTEGER NOT NULL, 
+	CONSTRAINT pk_follow_up PRIMARY KEY (run), 
+	CONSTRAINT fk_follow_up_run FOREIGN KEY(run) REFERENCES run (id)
+);
+CREATE TABLE grant_use (
+	run INTEGER NOT NULL, 
+	grant_id INTEGER NOT NULL, 
+	used_at BIGINT NOT NULL, 
+	CONSTRAINT pk_grant_use PRIMARY KEY (run), 
+	CONSTRAINT fk_grant_use_grant_id FOREIGN KEY(grant_id) REFERENCES standing_grant (id), 
+	CONSTRAINT fk_grant_use_run FOREIGN KEY(run) REFERENCES run (id)
+);
+CREATE TABLE host_contact (
+	host VARCHAR(64) NOT NULL, 
+	tried_at BIGINT NOT NULL, 
+	answered_at BIGINT, 
+	since BIGINT NOT NULL, 
+	kind VARCHAR(16) NOT NULL, 
+	error TEXT NOT NULL, 
+	failed_at BIGINT, 
+	CONSTRAINT pk_host_contact PRIMARY KEY (host)
+);
+CREATE TABLE host_lock (
+	host VARCHAR(64) NOT NULL, 
+	run INTEGER NOT NULL, 
+	since BIGINT NOT NULL, 
+	CONSTRAINT pk_host_lock PRIMARY KEY (host), 
+	CONSTRAINT fk_host_lock_run FOREIGN KEY(run) REFERENCES run (id)
+);
+CREATE TABLE inbound_event (
+	source VARCHAR(64) NOT NULL, 
+	"key" VARCHAR(64) NOT NULL, 
+	received_at BIGINT NOT NULL, 
+	CONSTRAINT pk_inbound_event PRIMARY KEY (source, "key")
+);
+CREATE TABLE lease (
+	run INTEGER NOT NULL, 
+	fence INTEGER NOT NULL, 
+	worker VARCHAR(96) NOT NULL, 
+	expires_at BIGINT NOT NULL, 
+	CONSTRAINT pk_lease PRIMARY KEY (run), 
+	CONSTRAINT fk_lease_run FOREIGN KEY(run) REFERENCES run (id)
+);
+CREATE TABLE leg_claim (
+	tree VARCHAR(64) NOT NULL, 
+	event VARCHAR(64) NOT NULL, 
+	run INTEGER NOT NULL, 
+	claimed_at BIGINT NOT NULL, 
+	CONSTRAINT pk_leg_claim PRIMARY KEY (tree, event, run), 
+	CONSTRAINT fk_leg_claim_run FOREIGN KEY(run) REFERENCES run (id)
+);
+CREATE TABLE live_output (
+	run INTEGER NOT NULL, 
+	step_number INTEGER NOT NULL, 
+	received_at BIGINT NOT NULL, 
+	total_lines BIGINT NOT NULL, 
+	text TEXT NOT NULL, 
+	CONSTRAINT pk_live_output PRIMARY KEY (run, step_number), 
+	CONSTRAINT fk_live_output_run FOREIGN KEY(run) REFERENCES run (id)
+);
+CREATE TABLE log_snapshot (
+	rules VARCHAR(64) NOT NULL, 
+	size BIGINT NOT NULL, 
+	root VARCHAR(44) NOT NULL, 
+	content TEXT NOT NULL, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_log_snapshot PRIMARY KEY (rules)
+);
+CREATE TABLE oncall_reading (
+	name VARCHAR(64) NOT NULL, 
+	source VARCHAR(64) NOT NULL, 
+	fetched_at BIGINT NOT NULL, 
+	next_fetch_at BIGINT NOT NULL, 
+	shifts TEXT NOT NULL, 
+	error TEXT NOT NULL, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_oncall_reading PRIMARY KEY (name)
+);
+CREATE TABLE ordered_freeze (
+	id INTEGER NOT NULL, 
+	hosts TEXT NOT NULL, 
+	areas TEXT NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	reason TEXT NOT NULL, 
+	begins_at BIGINT NOT NULL, 
+	ends_at BIGINT NOT NULL, 
+	ended_at BIGINT, 
+	CONSTRAINT pk_ordered_freeze PRIMARY KEY (id)
+);
+CREATE TABLE outbox (
+	run INTEGER NOT NULL, 
+	revision BIGINT NOT NULL, 
+	attempts INTEGER NOT NULL, 
+	next_attempt_at BIGINT NOT NULL, 
+	sender VARCHAR(36) NOT NULL, 
+	error TEXT NOT NULL, 
+	CONSTRAINT pk_outbox PRIMARY KEY (run), 
+	CONSTRAINT fk_outbox_run FOREIGN KEY(run) REFERENCES run (id)
+);
+INSERT INTO "outbox" VALUES(1,1795939339323017,0,0,'','');
+INSERT INTO "outbox" VALUES(2,1795939339350017,0,0,'','');
+INSERT INTO "outbox" VALUES(3,1795939339529010,0,0,'','');
+CREATE TABLE output (
+	entry INTEGER NOT NULL, 
+	run INTEGER NOT NULL, 
+	step_number INTEGER NOT NULL, 
+	salt VARCHAR(32), 
+	text TEXT, 
+	CONSTRAINT pk_output PRIMARY KEY (entry), 
+	CONSTRAINT fk_output_entry FOREIGN KEY(entry) REFERENCES entry (seq)
+);
+INSERT INTO "output" VALUES(3,1,0,'8516f090db921f7edab8559ec675a466','{"summary":"2 switches","healthy":true,"findings":["fan=off","lamp=off"],"table":null,"running":false}');
+INSERT INTO "output" VALUES(10,2,1,'c6728bd8d2401f689ee1c2d37c2e3d3e','lamp is on now');
+CREATE TABLE run (
+	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
+	version INTEGER NOT NULL, 
+	state VARCHAR(16) NOT NULL, 
+	runbook VARCHAR(80) NOT NULL, 
+	kind VARCHAR(8) NOT NULL, 
+	field_values TEXT NOT NULL, 
+	request TEXT NOT NULL, 
+	host VARCHAR(64) NOT NULL, 
+	area VARCHAR(1000) NOT NULL, 
+	requested_by VARCHAR(64) NOT NULL, 
+	origin TEXT NOT NULL, 
+	reason TEXT NOT NULL, 
+	requested_at BIGINT NOT NULL, 
+	expires_at BIGINT, 
+	started_at BIGINT, 
+	ended_at BIGINT, 
+	"plan" TEXT, 
+	digest VARCHAR(64) NOT NULL, 
+	required_approvals INTEGER NOT NULL, 
+	approver_groups TEXT NOT NULL, 
+	policy_notes TEXT NOT NULL, 
+	requirements TEXT NOT NULL, 
+	pending_since BIGINT, 
+	reminded_at BIGINT, 
+	escalated_at BIGINT, 
+	undo_of INTEGER, 
+	parent INTEGER, 
+	hosts TEXT NOT NULL, 
+	timing TEXT, 
+	editors TEXT NOT NULL, 
+	proposal_for INTEGER, 
+	grant_id INTEGER, 
+	guard_override VARCHAR(400) NOT NULL, 
+	ticket VARCHAR(64) NOT NULL, 
+	replan_of INTEGER, 
+	summary TEXT NOT NULL, 
+	refused_by VARCHAR(16), 
+	waiting TEXT, 
+	fan_out_role INTEGER NOT NULL, 
+	needs_attention BOOLEAN NOT NULL, 
+	CONSTRAINT fk_run_proposal_for FOREIGN KEY(proposal_for) REFERENCES run (id), 
+	CONSTRAINT fk_run_replan_of FOREIGN KEY(replan_of) REFERENCES run (id), 
+	CONSTRAINT fk_run_grant_id FOREIGN KEY(grant_id) REFERENCES standing_grant (id), 
+	CONSTRAINT fk_run_parent FOREIGN KEY(parent) REFERENCES run (id), 
+	CONSTRAINT fk_run_undo_of FOREIGN KEY(undo_of) REFERENCES run (id)
+);
+INSERT INTO "run" VALUES(1,2,'succeeded','toy show','check','{"host":"lb1"}','toy show lb1','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795939339323016,NULL,1795939339323016,1795939339341000,NULL,'',0,'[]','[]','{"demands":[],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',NULL,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'2 switches',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(2,7,'succeeded','toy set','change','{"host":"lb1","name":"lamp","value":"on"}','toy set lb1 lamp on','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795939339350012,1795968139385980,1795939339457998,1795939339512996,'{"runbook":"toy set","runbook_version":"1946428e3b85","values":{"host":"lb1","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1795996939000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb1","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rules":["developers request, owners approve"],"installation":"keyturn","run":2,"reason":"","not_before":1795939339357012,"nonce":"ce47568f4930a6270e4d628c6e35f3cb"}','c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795939339357012,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'Verified: lamp is on',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(3,3,'pending','toy set','change','{"host":"lb2","name":"lamp","value":"on"}','toy set lb2 lamp on','lb2','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','it is dark',1795939339529009,1795968139539993,NULL,NULL,'{"runbook":"toy set","runbook_version":"1946428e3b85","values":{"host":"lb2","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1795996939000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb2","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rules":["developers request, owners approve"],"installation":"keyturn","run":3,"reason":"it is dark","not_before":1795939339539993,"nonce":"f34d2793f6d15cec08bd831b2af88a32"}','a6e2ad46eebbb494a7e5a2618951e797be08d75f5c143970f2976567bf2df4f6',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795939339539993,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'',NULL,NULL,0,0);
+CREATE TABLE saved_view (
+	id INTEGER NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	name VARCHAR(64) NOT NULL, 
+	"query" TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	CONSTRAINT pk_saved_view PRIMARY KEY (id), 
+	CONSTRAINT uq_saved_view_person_name UNIQUE (person, name)
+);
+CREATE TABLE schedule (
+	id INTEGER NOT NULL, 
+	run INTEGER NOT NULL, 
+	state VARCHAR(16) NOT NULL, 
+	owner VARCHAR(64) NOT NULL, 
+	timing TEXT NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	lapses_at BIGINT NOT NULL, 
+	decided_until BIGINT NOT NULL, 
+	due_at BIGINT, 
+	reason TEXT NOT NULL, 
+	CONSTRAINT pk_schedule PRIMARY KEY (id), 
+	CONSTRAINT fk_schedule_run FOREIGN KEY(run) REFERENCES run (id), 
+	CONSTRAINT uq_schedule_run UNIQUE (run)
+);
+CREATE TABLE search_word (
+	word VARCHAR(64) NOT NULL, 
+	run INTEGER NOT NULL, 
+	CONSTRAINT pk_search_word PRIMARY KEY (word, run)
+)
+ WITHOUT ROWID
+
+;
+INSERT INTO "search_word" VALUES('dark',3);
+INSERT INTO "search_word" VALUES('fan',1);
+INSERT INTO "search_word" VALUES('fan=off',1);
+INSERT INTO "search_word" VALUES('host=lb1',1);
+INSERT INTO "search_word" VALUES('host=lb1',2);
+INSERT INTO "search_word" VALUES('host=lb2',3);
+INSERT INTO "search_word" VALUES('is',2);
+INSERT INTO "search_word" VALUES('is',3);
+INSERT INTO "search_word" VALUES('it',3);
+INSERT INTO "search_word" VALUES('lamp',1);
+INSERT INTO "search_word" VALUES('lamp',2);
+INSERT INTO "search_word" VALUES('lamp',3);
+INSERT INTO "search_word" VALUES('lamp=off',1);
+INSERT INTO "search_word" VALUES('lb1',1);
+INSERT INTO "search_word" VALUES('lb1',2);
+INSERT INTO "search_word" VALUES('lb2',3);
+INSERT INTO "search_word" VALUES('name=lamp',2);
+INSERT INTO "search_word" VALUES('name=lamp',3);
+INSERT INTO "search_word" VALUES('now',2);
+INSERT INTO "search_word" VALUES('off',1);
+INSERT INTO "search_word" VALUES('on',2);
+INSERT INTO "search_word" VALUES('on',3);
+INSERT INTO "search_word" VALUES('switches',1);
+INSERT INTO "search_word" VALUES('value=on',2);
+INSERT INTO "search_word" VALUES('value=on',3);
+INSERT INTO "search_word" VALUES('verified',2);
+CREATE TABLE second_factor (
+	id INTEGER NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	kind VARCHAR(8) NOT NULL, 
+	digest VARCHAR(32) NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	verified_at BIGINT, 
+	last_counter BIGINT NOT NULL, 
+	confirmed_by VARCHAR(64) NOT NULL, 
+	sealed TEXT NOT NULL, 
+	CONSTRAINT pk_second_factor PRIMARY KEY (id)
+);
+CREATE TABLE secret (
+	name VARCHAR(32) NOT NULL, 
+	content TEXT NOT NULL, 
+	CONSTRAINT pk_secret PRIMARY KEY (name)
+);
+CREATE TABLE seen_request (
+	"key" VARCHAR(160) NOT NULL, 
+	seen_at BIGINT NOT NULL, 
+	CONSTRAINT pk_seen_request PRIMARY KEY ("key")
+);
+CREATE TABLE session (
+	token VARCHAR(64) NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	started_at BIGINT NOT NULL, 
+	last_seen_at BIGINT NOT NULL, 
+	stepped_up_at BIGINT, 
+	factor_digest VARCHAR(32) NOT NULL, 
+	challenge VARCHAR(64) NOT NULL, 
+	challenged_at BIGINT, 
+	signed_in_by VARCHAR(16) NOT NULL, 
+	user_agent VARCHAR(200) NOT NULL, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_session PRIMARY KEY (token)
+);
+CREATE TABLE sign_in_link (
+	token VARCHAR(64) NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	expires_at BIGINT NOT NULL, 
+	used_at BIGINT, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_sign_in_link PRIMARY KEY (token)
+);
+CREATE TABLE slack_home (
+	user VARCHAR(32) NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	opened_at BIGINT NOT NULL, 
+	rendered_at BIGINT NOT NULL, 
+	due_at BIGINT, 
+	digest VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_slack_home PRIMARY KEY (user)
+);
+CREATE TABLE slack_message (
+	run INTEGER NOT NULL, 
+	slot VARCHAR(96) NOT NULL, 
+	channel VARCHAR(32) NOT NULL, 
+	ts VARCHAR(32) NOT NULL, 
+	digest VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_slack_message PRIMARY KEY (run, slot), 
+	CONSTRAINT fk_slack_message_run FOREIGN KEY(run) REFERENCES run (id)
+);
+CREATE TABLE standing_grant (
+	id INTEGER NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	runbook VARCHAR(80) NOT NULL, 
+	hosts VARCHAR(100) NOT NULL, 
+	value_patterns TEXT NOT NULL, 
+	per_hour INTEGER NOT NULL, 
+	granted_by VARCHAR(64) NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	ends_at BIGINT NOT NULL, 
+	revoked_at BIGINT, 
+	reason TEXT NOT NULL, 
+	CONSTRAINT pk_standing_grant PRIMARY KEY (id)
+);
+CREATE TABLE step (
+	run INTEGER NOT NULL, 
+	step_number INTEGER NOT NULL, 
+	state VARCHAR(16) NOT NULL, 
+	sent_at BIGINT NOT NULL, 
+	ended_at BIGINT, 
+	exit_status INTEGER, 
+	error TEXT NOT NULL, 
+	CONSTRAINT pk_step PRIMARY KEY (run, step_number), 
+	CONSTRAINT fk_step_run FOREIGN KEY(run) REFERENCES run (id)
+);
+INSERT INTO "step" VALUES(2,1,'succeeded',1795939339457998,1795939339508008,0,'');
+CREATE TABLE stop (
+	what VARCHAR(16) NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	stopped_at BIGINT NOT NULL, 
+	reason TEXT NOT NULL, 
+	CONSTRAINT pk_stop PRIMARY KEY (what)
+);
+CREATE TABLE stored_response (
+	"key" VARCHAR(64) NOT NULL, 
+	request_digest VARCHAR(64) NOT NULL, 
+	claimed_at BIGINT NOT NULL, 
+	response TEXT, 
+	first_entry BIGINT, 
+	CONSTRAINT pk_stored_response PRIMARY KEY ("key")
+);
+CREATE TABLE subscription (
+	name VARCHAR(64) NOT NULL, 
+	seq BIGINT NOT NULL, 
+	next_attempt_at BIGINT NOT NULL, 
+	error VARCHAR(300) NOT NULL, 
+	CONSTRAINT pk_subscription PRIMARY KEY (name)
+);
+CREATE TABLE tile (
+	level INTEGER NOT NULL, 
+	number INTEGER NOT NULL, 
+	hash VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_tile PRIMARY KEY (level, number)
+);
+CREATE TABLE time_stamp (
+	size INTEGER NOT NULL, 
+	at BIGINT NOT NULL, 
+	response TEXT NOT NULL, 
+	CONSTRAINT pk_time_stamp PRIMARY KEY (size)
+);
+CREATE TABLE tree_lock (
+	tree VARCHAR(64) NOT NULL, 
+	version BIGINT NOT NULL, 
+	CONSTRAINT pk_tree_lock PRIMARY KEY (tree)
+);
+CREATE INDEX ix_entry_kind_seq ON entry (kind, seq);
+CREATE INDEX ix_entry_run_seq ON entry (run, seq);
+CREATE INDEX ix_entry_host_seq ON entry (host, seq);
+CREATE INDEX ix_entry_person_seq ON entry (person, seq);
+CREATE INDEX ix_entry_at_seq ON entry (at, seq);
+CREATE INDEX ix_standing_grant_person_runbook ON standing_grant (person, runbook);
+CREATE INDEX ix_delegation_delegate_ends_at ON delegation (delegate, ends_at);
+CREATE INDEX ix_output_run_step_number ON output (run, step_number);
+CREATE INDEX ix_run_area ON run (area, id, fan_out_role, requested_at, state, needs_attention, host);
+CREATE INDEX ix_run_host ON run (host, id, fan_out_role, requested_at, state, needs_attention, runbook, requested_by, area);
+CREATE INDEX ix_run_person ON run (requested_by, id, fan_out_role, requested_at, state, needs_attention, runbook, area, host);
+CREATE INDEX ix_run_state ON run (state, id, fan_out_role, requested_at, needs_attention, host);
+CREATE INDEX ix_run_runbook ON run (runbook, id, fan_out_role, requested_at, state, needs_attention, area, host);
+CREATE INDEX ix_run_edited ON run (id) WHERE editors != '[]';
+CREATE INDEX ix_run_newest ON run (id, fan_out_role, requested_at, state, needs_attention, host);
+CREATE INDEX ix_run_requested_by_runbook ON run (requested_by, runbook);
+CREATE INDEX ix_run_requested_at_id ON run (requested_at, id);
+CREATE INDEX ix_run_ended_at_id ON run (ended_at, id);
+CREATE INDEX ix_run_parent_id ON run (parent, id) WHERE parent IS NOT NULL;
+CREATE INDEX ix_slack_home_due_at ON slack_home (due_at);
+CREATE INDEX ix_seen_request_seen_at ON seen_request (seen_at);
+CREATE INDEX ix_second_factor_person ON second_factor (person);
+CREATE INDEX ix_break_glass_person_activated_at ON break_glass (person, activated_at);
+CREATE INDEX ix_schedule_state_due_at ON schedule (state, due_at);
+CREATE INDEX ix_fire_outcome_starts_at ON fire (outcome, starts_at);
+CREATE INDEX ix_fire_run ON fire (run);
+CREATE INDEX ix_follow_up_next_at ON follow_up (next_at);
+CREATE INDEX ix_live_output_run_received_at ON live_output (run, received_at);
+CREATE INDEX ix_outbox_revision ON outbox (revision);
+CREATE INDEX ix_slack_message_ts ON slack_message (ts);
+CREATE INDEX ix_grant_use_grant_id_used_at ON grant_use (grant_id, used_at);
+CREATE INDEX ix_api_token_person ON api_token (person);
+CREATE INDEX ix_stored_response_claimed_at ON stored_response (claimed_at);
+CREATE INDEX ix_inbound_event_received_at ON inbound_event (received_at);
+CREATE INDEX ix_delivery_failed_at ON delivery (failed_at);
+CREATE INDEX ix_delivery_subscription_run_seq ON delivery (subscription, run, seq);
+CREATE INDEX ix_lease_expires_at ON lease (expires_at);
+CREATE INDEX ix_drift_key_next_at ON drift_key (next_at);
+CREATE INDEX ix_drift_key_run ON drift_key (run);
+CREATE INDEX ix_drift_key_state ON drift_key (state);
+CREATE INDEX ix_ordered_freeze_ends_at ON ordered_freeze (ends_at);
+CREATE TRIGGER entry_no_update BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;
+CREATE TRIGGER entry_no_delete BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;
+CREATE TRIGGER tile_no_update BEFORE UPDATE ON tile BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;
+CREATE TRIGGER tile_no_delete BEFORE DELETE ON tile BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;
+DELETE FROM "sqlite_sequence";
+INSERT INTO "sqlite_sequence" VALUES('run',3);
+COMMIT;
