@@ -463,7 +463,11 @@ class Chat:
             if self.service.socket_mode is None
             else (self.service.socket_mode.run_until_cancelled(),)
         )
-        await asyncio.gather(self.service.outbox.run_until_cancelled(), *sockets)
+        await asyncio.gather(
+            self.service.outbox.run_until_cancelled(),
+            self.service.handovers.run_until_cancelled(),
+            *sockets,
+        )
 
     async def close(self) -> None:
         """Close the connections to Slack."""

@@ -17,6 +17,7 @@ from bot.model.times import DAY, SECOND
 
 _NEXT_REVISION = {"revision": tables.outbox.c.revision + 1}
 _RELEASED = {"attempts": 0, "next_attempt_at": 0, "sender": "", "error": ""}
+RATE_LIMIT_ERRORS = ("ratelimited", "status 429")
 # Without chat, no one delivers them.
 _KEEP = 30 * DAY
 
@@ -126,6 +127,22 @@ def postpone_update(
             error=why[:500],
         )
     )
+
+
+def retry_postponed(tx: Transaction, *, most: int = 10_000) -> None:
+    """Have updates whose delivery failed tried again now, those that are due first.
+
+    most: so many. Those that Slack asked to wait for are not among them.
+    """
+    row = tables.outbox.c
+    postponed = (
+        select(row.run)
+        .where(row.attempts > 0, row.sender == "", row.error.not_in(RATE_LIMIT_ERRORS))
+        .order_by(row.next_attempt_at)
+        .limit(most)
+    )
+    runs = tx.sql.execute(postponed).scalars().all()
+    tx.sql.execute(update(tables.outbox).where(row.run.in_(runs)).values(next_attempt_at=tx.now))
 
 
 def release_claims(tx: Transaction, sender: str) -> None:

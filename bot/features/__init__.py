@@ -79,6 +79,8 @@ def load_chat() -> "ChatFeatures":
         words=[words for one in found for words in one.words],
         is_quiet=[hook for one in found for hook in one.is_quiet],
         read_home_section=[read for one in found for read in one.read_home_section],
+        list_started_duties=[list_of for one in found for list_of in one.list_started_duties],
+        handover_sections=[build for one in found for build in one.handover_sections],
     )
 
 

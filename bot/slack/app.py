@@ -29,6 +29,7 @@ from bot.slack.command_forms import CommandForms
 from bot.slack.commands import SlackCommands
 from bot.slack.dedup import DeliveryRegister
 from bot.slack.features import NO_FEATURES, ChatFeatures
+from bot.slack.handover import Handovers
 from bot.slack.home import HomeTabs
 from bot.slack.http import SignatureGuard
 from bot.slack.identity import IdentityService
@@ -120,6 +121,7 @@ class SlackService:
         socket_mode: to be run beside the app; None without an app token.
         outbox: to be run beside the app, and woken after every commit that announces a run.
         home_tabs: updates Home tabs; run by the outbox.
+        handovers: sends what is open to who comes on duty; to be run beside the app.
     """
 
     def __init__(
@@ -144,6 +146,13 @@ class SlackService:
         )
         sender, views = MessageSender(client), Views(client)
         self.home_tabs = HomeTabs(database, view_builder, sender, features.read_home_section)
+        self.handovers = Handovers(
+            database,
+            view_builder,
+            sender,
+            features.list_started_duties,
+            features.handover_sections,
+        )
         self.outbox = Outbox(
             database,
             view_builder,

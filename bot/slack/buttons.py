@@ -18,7 +18,9 @@ COMMAND_ACTION = "command"
 # Asks the administrators to add the person.
 ASK_ACCESS = "ask-access"
 # The commands that change nothing, so that a click or a message in plain words may run them.
-_READING_WORDS = frozenset({"help", "runs", "run", "changed", "who", "freezes", "can-i"})
+_READING_WORDS = frozenset(
+    {"help", "runs", "run", "changed", "who", "freezes", "can-i", "handover"}
+)
 # Commands that show one thing, or all of a kind, if at most a number follows.
 _SHOWING_WORDS = frozenset({"drift", "schedule", "schedules", "grant", "grants", "freeze"})
 MAX_VALUE_LENGTH = 2000

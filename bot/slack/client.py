@@ -259,6 +259,13 @@ def is_retryable(error: SlackApiError) -> bool:
     )
 
 
+def is_unreachable(error: Exception) -> bool:
+    """Return whether a call failed because Slack is away, and not because of what was called."""
+    if isinstance(error, SlackApiError):
+        return is_retryable(error) and get_retry_seconds(error) is None
+    return True
+
+
 def _get_slack_error(error: SlackApiError) -> str:
     body = cast("object", error.response.data)
     code = cast("dict[str, object]", body).get("error") if isinstance(body, dict) else None

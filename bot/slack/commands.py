@@ -32,7 +32,7 @@ from bot.queries.break_glass_rules import check_break_glass_reason
 from bot.queries.preview import preview_request
 from bot.queries.suggestions import RequestableRunbooks
 from bot.service import KeyturnService
-from bot.slack import parsing, policy_commands, replies, unfurls, watching
+from bot.slack import handover, parsing, policy_commands, replies, unfurls, watching
 from bot.slack.blocks import Message
 from bot.slack.buttons import is_reading
 from bot.slack.changed_command import answer_changed_command
@@ -91,6 +91,7 @@ class SlackCommands:
     ) -> None:
         self._service, self._database = service, database
         self._view_builder, self._policies = view_builder, policies
+        self._handover_sections = features.handover_sections
         delegation_commands = DelegationCommands(service, database, policies)
         self._added_help = features.help
         self._command_list = replies.render_commands(features.help)
@@ -131,6 +132,7 @@ class SlackCommands:
                 command, database, person_names=view_builder.get_person_names()
             ),
             "who": self._show_owners,
+            "handover": self._show_handover,
             replies.PRIVATE_CHECK_WORD: self._request_private_check,
         }
         added = [words.build_handlers(service, database) for words in features.words]
@@ -656,6 +658,20 @@ class SlackCommands:
         with self._database.reading(command.view_rights) as tx:
             preview = preview_request(tx, policy, question, person=command.person, source="slack")
         return replies.build_text_reply(" ".join(preview.describe()))
+
+    def _show_handover(self, command: TypedCommand) -> Message:
+        """Show what is open where the person is on duty, or else where they are an owner."""
+        policy, person = command.policy, command.person
+        known = policy.organisation.areas
+        on_duty = [name for name in known if person in policy.list_on_duty(name)]
+        areas = on_duty or [name for name, area in known.items() if person in area.owners]
+        if not areas:
+            raise InvalidRequestError("you are not on duty, and no area is yours")
+        with self._database.reading(command.view_rights) as tx:
+            facts = handover.read_handover(
+                tx, policy, person, areas=areas, build_sections=self._handover_sections
+            )
+        return handover.render_handover(facts, base_url=self._view_builder.base_url)
 
     def _show_owners(self, command: TypedCommand) -> Message:
         policy, team = command.policy, self._view_builder.workspace

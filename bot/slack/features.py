@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from bot.db.database import Database, Transaction
 from bot.model.run import Run
+from bot.policy import Policy
+from bot.queries.digest import BuildDigest
 from bot.service import KeyturnService
 from bot.slack.blocks import Inline, Message
 from bot.slack.parsing import TypedCommand
@@ -39,6 +41,23 @@ class ChatWords:
 
 
 @dataclass(frozen=True)
+class StartedDuty:
+    """A duty that has just begun."""
+
+    person: str
+    calendar: str
+    areas: Sequence[str]
+    """Their names; of every area if there are none."""
+    starts_at: int
+    """Microseconds."""
+    ends_at: int
+
+
+ListStartedDuties = Callable[[Transaction, Policy], Sequence[StartedDuty]]
+"""Returns the duties that have begun in the last minutes, by people who had none before."""
+
+
+@dataclass(frozen=True)
 class ChatFeatures:
     """The parts of a feature, or of all features."""
 
@@ -47,6 +66,9 @@ class ChatFeatures:
     words: Sequence[ChatWords] = ()
     is_quiet: Sequence[IsQuiet] = ()
     read_home_section: Sequence[ReadHomeSection] = ()
+    list_started_duties: Sequence[ListStartedDuties] = ()
+    """Who gets a handover now."""
+    handover_sections: Sequence[BuildDigest] = ()
 
     @property
     def help(self) -> Sequence[tuple[str, str]]:

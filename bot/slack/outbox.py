@@ -32,6 +32,7 @@ from bot.slack.client import (
     get_error_cause,
     get_retry_seconds,
     is_retryable,
+    is_unreachable,
     with_message_name,
 )
 from bot.slack.home import HomeTabs, list_concerned_users
@@ -71,7 +72,9 @@ _MAX_PARALLEL_DELIVERIES = 8
 # The first card of a run that is planned within this time already shows the plan.
 _PLANNING_SECONDS = 1.0
 _UPDATE_INTERVAL_SECONDS = 1.0
-_MAX_RETRY_SECONDS = 60.0
+_MAX_RETRY_SECONDS, _MAX_DOUBLINGS = 60.0, 6
+# While Slack cannot be reached, one update is tried so often: its success lets all others go.
+_PROBE_SECONDS = 1.0
 _REDRAW_INTERVAL_SECONDS = 30.0
 
 _MESSAGES_PER_SECOND = 1.0
@@ -156,6 +159,8 @@ class Outbox:
         # When each run that waits for its channel has its turn.
         self._turns: dict[int, float] = {}
         self._redrawn_at = clock()
+        # When Slack is tried again; None while it can be reached.
+        self._probe_at: float | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         # Whether it has searched for pending updates at least once.
         self.is_ready = False
@@ -220,6 +225,7 @@ class Outbox:
 
     def _claim_deliveries(self, limit: int) -> list[_Delivery]:
         self._announce_long_runs()
+        self._release_probe()
         with self._database.reading() as tx:
             if not outbox.list_pending_updates(tx, most=1):
                 return []
@@ -273,6 +279,14 @@ class Outbox:
                 for number in numbers:
                     outbox.announce_run(tx, number)
 
+    def _release_probe(self) -> None:
+        """Let one postponed update be tried, if Slack could not be reached a moment ago."""
+        if self._probe_at is None or self._clock() < self._probe_at:
+            return
+        self._probe_at = self._clock() + _PROBE_SECONDS
+        with self._database.transaction() as tx:
+            outbox.retry_postponed(tx, most=1)
+
     def _is_too_early(self, posts: RunPosts) -> bool:
         """Return whether to wait: the run is about to change again."""
         run = posts.run_view.run
@@ -290,6 +304,8 @@ class Outbox:
         except CALL_ERRORS as error:
             wait = get_retry_seconds(error)
             await self._postpone_update(item, get_error_cause(error), wait)
+            if is_unreachable(error) and self._probe_at is None:
+                self._probe_at = self._clock() + _PROBE_SECONDS
         except Exception as error:
             log.exception("cannot deliver the update of run %d", item.run)
             await self._postpone_update(item, repr(error), None)
@@ -315,8 +331,11 @@ class Outbox:
         self._sent_at[run.id] = self._clock()
         if run.is_ended:
             self._sent_at.pop(run.id, None)
+        was_unreachable, self._probe_at = self._probe_at is not None, None
 
         def write(tx: Transaction) -> None:
+            if was_unreachable:
+                outbox.retry_postponed(tx)
             outbox.mark_delivered(tx, update, sender=self._sender_name)
             home_queue.mark_homes_due(tx, list_concerned_users(run_view))
 
@@ -325,10 +344,17 @@ class Outbox:
     async def _postpone_update(
         self, update: PendingRunUpdate, reason: str, wait: float | None
     ) -> None:
-        seconds = min(2.0**update.attempts, _MAX_RETRY_SECONDS) if wait is None else wait
+        seconds = (
+            min(2.0 ** min(update.attempts, _MAX_DOUBLINGS), _MAX_RETRY_SECONDS)
+            if wait is None
+            else wait
+        )
         # Spread the retries of senders that were refused at the same time.
         seconds *= 1 + random.random() / 4  # noqa: S311 - no secret
-        log.warning("the update of run %d is retried in %.1f s: %s", update.run, seconds, reason)
+        level = logging.WARNING if self._probe_at is None else logging.DEBUG
+        log.log(
+            level, "the update of run %d is retried in %.1f s: %s", update.run, seconds, reason
+        )
 
         def write(tx: Transaction) -> None:
             outbox.postpone_update(

@@ -68,6 +68,7 @@ _COMMAND_HELP = (
         "approve in advance; alone, list grants",
     ),
     ("can-i WORDS HOST…", "whether you may, who must approve, and how long that usually takes"),
+    ("handover", "what is open where you are on duty, or where you are an owner"),
     ("who [HOST|AREA|@PERSON]", "owners of hosts and areas, and the roles of people"),
     ("break-glass WORDS because …", "in an emergency: run without approvals; notifies everyone"),
     ("review N FINDINGS", "review another person's break-glass"),

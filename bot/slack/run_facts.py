@@ -218,6 +218,10 @@ class SlackRunViewBuilder:
         shown = run.show_references(lambda text: show_references(text, numbers))
         return replace(shown, waiting=waiting)
 
+    def get_policy(self) -> Policy:
+        """Return the policy. Raises NoPolicyError."""
+        return self._policies.get_policy()
+
     def get_view_rights(self, person: str) -> ViewRights:
         """Return what a person may view; without a valid policy, only their own runs."""
         try:

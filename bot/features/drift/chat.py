@@ -7,6 +7,7 @@ from bot.features.drift import rows
 from bot.features.drift.actions import DriftActions
 from bot.features.drift.details import (
     DriftDetails,
+    build_digest,
     describe_drift,
     list_announced_keys,
     read_details,
@@ -95,7 +96,11 @@ def _build_show_buttons(keys: Sequence[DriftKey]) -> Sequence[Element]:
     ]
 
 
-CHAT = ChatFeatures(notices=[build_drift_alert], words=[ChatWords(_HELP, _build_handlers)])
+CHAT = ChatFeatures(
+    notices=[build_drift_alert],
+    words=[ChatWords(_HELP, _build_handlers)],
+    handover_sections=[build_digest],
+)
 
 
 class DriftCommands:

@@ -12,6 +12,7 @@ from bot.feature import Feature, ServerContext, ServerPart
 
 if TYPE_CHECKING:
     from bot.health import CheckWithPolicy
+    from bot.slack.features import ChatFeatures
     from bot.web.pages import Pages
     from bot.workflow.hooks import WorkflowHooks
 
@@ -27,6 +28,13 @@ def _load_pages() -> "Sequence[Pages]":
     from bot.features.oncall.pages import PAGES
 
     return [PAGES]
+
+
+def _load_chat() -> "ChatFeatures":
+    from bot.features.oncall.handover import list_started_duties
+    from bot.slack.features import ChatFeatures
+
+    return ChatFeatures(list_started_duties=[list_started_duties])
 
 
 def _load_checks() -> "Sequence[CheckWithPolicy]":
@@ -47,5 +55,6 @@ FEATURE = Feature(
     load_hooks=_load_hooks,
     load_pages=_load_pages,
     load_checks=_load_checks,
+    load_chat=_load_chat,
     build_server_part=_build_server_part,
 )

@@ -42,7 +42,7 @@ def compute_duty(
         return Duty(read_at=reading.fetched_at)
     current = [shift for shift in reading.shifts if shift.starts_at <= now < shift.ends_at]
     shifts = [shift for shift in current if not shift.problem]
-    named = [(shift, _find_people(shift, organisation)) for shift in shifts]
+    named = [(shift, list_people_of_shift(shift, organisation)) for shift in shifts]
     return Duty(
         people=tuple(sorted({person for _, people in named for person in people})),
         unmatched=tuple(sorted({shift.title for shift, people in named if not people})),
@@ -53,7 +53,8 @@ def compute_duty(
     )
 
 
-def _find_people(shift: Shift, organisation: Organisation) -> Sequence[str]:
+def list_people_of_shift(shift: Shift, organisation: Organisation) -> Sequence[str]:
+    """Return the people whom a shift names."""
     return [
         person.id
         for person in organisation.people.values()

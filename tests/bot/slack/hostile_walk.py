@@ -100,7 +100,7 @@ class Walk:
 
     async def household(self) -> None:
         await self.each("who", "who lb1", "who edge", "who adam")
-        await self.each("tree", "tree loud")
+        await self.each("tree", "tree loud", "handover")
 
     async def requests(self) -> None:
         """Ask for what succeeds, is refused, fails, waits elsewhere, is frozen or has no work."""

@@ -92,6 +92,50 @@ async def test_slack_outage_of_six_hours_delays_no_run_and_loses_no_result(
         assert card.text.startswith(f"Run {run.id} · {ends[chat.run(run.id).state]}"), card.text
 
 
+@pytest.mark.parametrize("how", ["it answers 503", "nobody is there"])
+async def test_first_card_is_posted_within_two_seconds_of_the_end_of_an_outage(
+    chat: Chat, clock: Clock, how: str
+):
+    chat.slack.away = how
+    for _ in range(5):
+        await request_in_thread(chat, "on")
+    for _ in range(60):
+        await chat.door.outbox.deliver_due()
+        clock.passes(1.0)
+    assert chat.slack.posted == []
+    # One call a second looks whether Slack is back, not one for each message.
+    calls = len(chat.slack.calls)
+    for _ in range(10):
+        await chat.door.outbox.deliver_due()
+        clock.passes(1.0)
+    assert how == "nobody is there" or len(chat.slack.calls) - calls <= 15
+    chat.slack.away = ""
+    clock.passes(2.0)
+    await chat.door.outbox.deliver_due()
+    assert chat.slack.seen_in(OPS) != []
+    # The others follow at the pace of their channel.
+    for _ in range(5):
+        clock.passes(1.0)
+        await chat.door.outbox.deliver_due()
+    assert len(chat.slack.seen_in(OPS)) == 5
+    assert count_undelivered(chat) == 0
+
+
+async def test_end_of_an_outage_does_not_shorten_the_wait_that_slack_asked_for(
+    chat: Chat, clock: Clock
+):
+    await request_in_thread(chat, "on")
+    chat.slack.refuse("chat.postMessage", "ratelimited", status=429, retry_after=30)
+    await chat.door.outbox.deliver_due()
+    chat.slack.refuse("chat.postMessage", "internal_error")
+    await request_in_thread(chat, "on")
+    await chat.door.outbox.deliver_due()
+    for _ in range(5):
+        clock.passes(2.0)
+        await chat.door.outbox.deliver_due()
+    assert [one.text.split(" · ")[0] for one in chat.slack.posted] == ["Run 2"]
+
+
 async def test_ten_thousand_updates_become_one_message_per_run_within_the_rate_limit(
     chat: Chat, clock: Clock
 ):

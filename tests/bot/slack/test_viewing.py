@@ -51,7 +51,7 @@ LISTS = (
 )
 TELLS_OF_NONE = (
     *("", "help", "web", "can-i toy set lb1", "delegate", "delegations", "grant", "grants"),
-    *("resume", "ban", "unban", "who", "who lb1"),
+    *("resume", "ban", "unban", "who", "who lb1", "handover"),
     *_of("tells of none"),
 )
 # Makes a run of the person's own, which they may view.

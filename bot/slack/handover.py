@@ -1,0 +1,238 @@
+"""The handover: who comes on duty gets one message with what is open in the areas of the duty."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bot.db import dedup, grants, outbox, runs
+from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.model.run import Run, State
+from bot.model.text import format_count, join_names
+from bot.model.times import HOUR, format_deadline, to_datetime
+from bot.policy import NoPolicyError, Policy
+from bot.queries.digest import BuildDigest, DigestSection
+from bot.queries.open_probation import find_open_probation
+from bot.queries.pending import read_inbox
+from bot.slack.blocks import (
+    Block,
+    Element,
+    Inline,
+    Message,
+    actions,
+    bold,
+    bullet_list,
+    code,
+    format_notification,
+    header,
+    link,
+    paragraph,
+    rich_text,
+    shorten_text,
+)
+from bot.slack.buttons import build_read_button
+from bot.slack.client import CALL_ERRORS, MessageSender, get_error_cause
+from bot.slack.features import ListStartedDuties, StartedDuty
+from bot.slack.run_facts import SlackRunViewBuilder
+
+_log = logging.getLogger(__name__)
+
+_MAX_LISTED, _MAX_CARDS = 8, 5
+_SOON = 12 * HOUR
+_INTERVAL_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class HandoverFacts:
+    """What is open in some areas, as one person may view it."""
+
+    areas: Sequence[str]
+    """Their titles."""
+    waiting: Sequence[Run]
+    """The runs that this person has to decide or to resolve."""
+    probations: Sequence[tuple[Run, str]]
+    """Runs with a change on probation, and when its host restores what was."""
+    freezes: Sequence[str]
+    grants: Sequence[str]
+    """Standing grants that end soon."""
+    sections: Sequence[DigestSection]
+    """Of features."""
+    ends_at: int | None = None
+    """When the duty ends, in microseconds."""
+
+
+def read_handover(
+    tx: Transaction,
+    policy: Policy,
+    person: str,
+    *,
+    areas: Sequence[str],
+    build_sections: Sequence[BuildDigest] = (),
+    ends_at: int | None = None,
+) -> HandoverFacts:
+    """Read what is open in these areas; in all areas without any."""
+    wanted = {*(areas or policy.organisation.areas)}
+    active = [
+        run
+        for run in runs.list_unfinished_briefly(tx)
+        if run.state in {State.RUNNING, State.UNKNOWN} and wanted & {*run.areas} and not run.hosts
+    ]
+    opened = [(run, find_open_probation(tx, runs.get_run(tx, run.id))) for run in active]
+    return HandoverFacts(
+        [policy.join_area_titles([name]) for name in areas] or ["every area"],
+        [run for run in read_inbox(tx, policy, person).runs if wanted & {*run.areas}],
+        [(run, found.sentence) for run, found in opened if found is not None],
+        [
+            f"{one.name} {one.sentence}"
+            for one in policy.list_freeze_periods(to_datetime(tx.now))
+            if one.is_active
+        ],
+        [
+            f"{policy.get_person_name(one.person)}: {one.what}, until "
+            f"{format_deadline(one.ends_at)}"
+            for one in grants.list_newest_active_grants(tx)
+            if one.ends_at - tx.now < _SOON
+        ],
+        [
+            section
+            for build in build_sections
+            for section in build(tx, policy, wanted)
+            if section.lines
+        ],
+        ends_at,
+    )
+
+
+def render_handover(facts: HandoverFacts, *, base_url: str) -> Message:
+    """Render what is open, with buttons that show it."""
+    until = f" until {format_deadline(facts.ends_at)}" if facts.ends_at else ""
+    title = f"{'On duty for' if until else 'Open in'} {join_names(facts.areas)}"
+    blocks: list[Block] = [
+        header(title),
+        *([paragraph(f"You are on duty{until}.")] if until else []),
+        *_render_section("Waits for you", [_render_run(run, base_url) for run in facts.waiting]),
+        *_render_section(
+            "On probation",
+            [[*_render_run(run, base_url), f" – {text}"] for run, text in facts.probations],
+        ),
+        *_render_section("Freezes", [[one] for one in facts.freezes]),
+        *_render_section("Standing grants that end soon", [[one] for one in facts.grants]),
+    ]
+    for section in facts.sections:
+        blocks += _render_section(section.title, [[line] for line in section.lines])
+    count = len(facts.waiting)
+    waits = f"{format_count(count, 'run')} to decide" if count else "nothing waits for you"
+    if len(blocks) == 1 + bool(until):
+        blocks.append(paragraph("Nothing is open."))
+    buttons = _build_buttons(facts)
+    blocks += [actions("handover", *buttons)] if buttons else []
+    return Message(format_notification(f"{title}{until}: {waits}"), blocks)
+
+
+def _render_section(title: str, items: Sequence[Sequence[Inline]]) -> list[Block]:
+    if not items:
+        return []
+    shown = [*items[:_MAX_LISTED]]
+    more = len(items) - len(shown)
+    shown += [[f"and {more} more"]] if more else []
+    return [paragraph(bold(f"{title} · {len(items)}")), rich_text(bullet_list(*shown))]
+
+
+def _render_run(run: Run, base_url: str) -> list[Inline]:
+    number = f"Run {run.id}"
+    named = link(f"{base_url}/runs/{run.id}", number) if base_url else code(number)
+    return [named, f" · {shorten_text(run.title, 200)}"]
+
+
+def _build_buttons(facts: HandoverFacts) -> Sequence[Element]:
+    shown = [
+        ("Show runs", "runs", bool(facts.waiting or facts.probations)),
+        ("Show drift", "drift", bool(facts.sections)),
+        ("Show freezes", "freezes", bool(facts.freezes)),
+    ]
+    return [
+        build_read_button(text, command, n=n)
+        for n, (text, command, is_shown) in enumerate(shown)
+        if is_shown
+    ]
+
+
+@dataclass(frozen=True)
+class _DueHandover:
+    """A claimed message. key: of the claim."""
+
+    key: str
+    user: str
+    message: Message
+
+
+class Handovers:
+    """Sends the handovers that are due. Each is claimed, so one process sends it."""
+
+    def __init__(
+        self,
+        database: Database,
+        view_builder: SlackRunViewBuilder,
+        sender: MessageSender,
+        list_started: Sequence[ListStartedDuties],
+        build_sections: Sequence[BuildDigest],
+    ) -> None:
+        self._database, self._view_builder, self._sender = database, view_builder, sender
+        self._list_started, self._build_sections = list_started, build_sections
+
+    async def run_until_cancelled(self) -> None:
+        """Send what is due until cancelled; return at once if no feature knows of duties."""
+        while self._list_started:
+            await self.send_due()
+            await asyncio.sleep(_INTERVAL_SECONDS)
+
+    async def send_due(self) -> None:
+        """Send a message to each person whose duty has just begun."""
+        try:
+            due = await asyncio.to_thread(self._claim_due)
+        except (NoPolicyError, StoreUnavailable) as error:
+            _log.warning("no handover is sent: %s", error)
+            return
+        for one in due:
+            try:
+                await self._sender.send_direct_message(one.user, one.message)
+            except CALL_ERRORS as error:
+                cause = get_error_cause(error)
+                _log.warning("cannot send a handover to %s: %s", one.user, cause)
+                await asyncio.to_thread(self._release, one.key)
+
+    def _claim_due(self) -> list[_DueHandover]:
+        policy = self._view_builder.get_policy()
+        with self._database.reading() as tx:
+            started = [one for list_of in self._list_started for one in list_of(tx, policy)]
+        users = {
+            person: user for user, person in self._view_builder.get_person_ids_by_account().items()
+        }
+        known = [one for one in started if one.person in users]
+        claimed = [self._claim(policy, one, users[one.person]) for one in known]
+        return [one for one in claimed if one is not None]
+
+    def _claim(self, policy: Policy, duty: StartedDuty, user: str) -> _DueHandover | None:
+        key = f"handover {duty.calendar} {duty.starts_at} {duty.person}"
+        with self._database.transaction() as tx:
+            if not dedup.remember_first(tx, key):
+                return None
+        with self._database.reading(policy.get_view_rights(duty.person)) as tx:
+            facts = read_handover(
+                tx,
+                policy,
+                duty.person,
+                areas=duty.areas,
+                build_sections=self._build_sections,
+                ends_at=duty.ends_at,
+            )
+        with self._database.transaction() as tx:
+            # Their cards now call this person, who gets copies with buttons.
+            for run in facts.waiting[:_MAX_CARDS]:
+                outbox.announce_run(tx, run.id)
+        message = render_handover(facts, base_url=self._view_builder.base_url)
+        return _DueHandover(key, user, message)
+
+    def _release(self, key: str) -> None:
+        with self._database.transaction() as tx:
+            dedup.forget_key(tx, key)
