@@ -113,18 +113,12 @@ def _insert(driver: Any, table: Table, rows: Iterable[Sequence[Any]]) -> None:
 def _copy(driver: Any, table: Table, rows: Iterable[Sequence[Any]]) -> None:
     names = ", ".join(f'"{column.name}"' for column in table.columns)
     statement = f'COPY "{table.name}" ({names}) FROM STDIN'
-    rest = iter(rows)
     with driver.cursor() as cursor, cursor.copy(statement.encode()) as copy:
-        while batch := list(islice(rest, _BATCH)):
-            copy.write("".join(map(_line, batch)))
+        for row in rows:
+            copy.write_row(row)
     if table is tables.run:
         driver.execute("SELECT setval('run_id_seq', (SELECT max(id) FROM run))")
     driver.commit()
-
-
-def _line(row: Sequence[Any]) -> str:
-    """Return a row as COPY takes it: nothing that is filled in has to be escaped."""
-    return "\t".join(["\\N" if value is None else str(value) for value in row]) + "\n"
 
 
 def place_of(number: int) -> int:

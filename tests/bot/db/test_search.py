@@ -22,6 +22,7 @@ from bot.audit import events, output, query
 from bot.audit.change_log import EntryDraft, append_entries, append_entry
 from bot.audit.event_type import UnknownEvent
 from bot.audit.query import EntryFilter
+from bot.audit.verification import verify_log
 from bot.db import runs, search, tables
 from bot.db import search_words as word_index
 from bot.db.database import Database, Transaction
@@ -31,7 +32,12 @@ from bot.db.time_counts import count_by_step, get_period
 from bot.model.run import NEEDS_ATTENTION, RequestOrigin, Run, State
 from bot.model.signing import SigningKey
 from tests.bench import fill_database
-from tests.bot.databases import DATABASES, create_database, create_sqlite_database
+from tests.bot.databases import (
+    DATABASES,
+    create_database,
+    create_postgresql_database,
+    create_sqlite_database,
+)
 
 HOSTS = ["web1", "web2", "web-db", "lb1", "lb2", "we_b"]
 
@@ -439,3 +445,18 @@ def test_search_for_an_absent_state_does_not_scan_all_runs(tmp_path: Path):
         driver.set_progress_handler(None, 0)
         assert next(steps) * 10 < 1_000
     database.close()
+
+
+@pytest.mark.real
+def test_log_of_a_filled_database_verifies(request: pytest.FixtureRequest, tmp_path: Path):
+    """What the benchmarks measure on is a log as the service writes it, on each database."""
+    seal = SigningKey.create()
+    for database in (
+        create_sqlite_database(tmp_path / "keyturn.db", seal),
+        create_postgresql_database(request.getfixturevalue("postgres"), seal),
+    ):
+        fill_database.fill(database, 3_000, seal)
+        with database.reading() as tx:
+            verification = verify_log(tx)
+        assert (verification.entries, verification.broken) == (3_000, None)
+        database.close()
