@@ -10,7 +10,14 @@ from typing import Any
 
 from bot.features.importing import changes
 from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
-from bot.features.importing.sources import SourceError, as_list, is_list, is_true, read_bytes
+from bot.features.importing.sources import (
+    SourceError,
+    as_list,
+    is_file_within,
+    is_list,
+    is_true,
+    read_bytes,
+)
 
 # How it is done, not what.
 _NO_MEANING = frozenset({"validate", "backup", "update_cache", "cache_valid_time"})
@@ -53,7 +60,7 @@ class Given:
         if not name or name.startswith("/") or ".." in Path(name).parts or "\x01" in name:
             raise Unclear(f"its source {show_marks(name)[:80]!r} is no file beside the playbook")
         for file in (place / folder / name, place.parent / folder / name, place / name):
-            if file.is_file():
+            if is_file_within(file, place.parent):
                 try:
                     return read_bytes(file).decode()
                 except (UnicodeDecodeError, SourceError):

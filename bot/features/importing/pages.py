@@ -20,6 +20,7 @@ from bot.features.importing.drafts import (
     show_marks,
 )
 from bot.features.importing.shell_lines import Meaning
+from bot.features.importing.sources import as_list
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def make_fields(options: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, d
     fields: dict[str, dict[str, Any]] = {}
     for name, option in options:
         description = " ".join(str(option.get("description") or name).split())[:200]
-        values = [str(one) for one in option.get("values") or ()]
+        values = [*map(str, as_list(option.get("values")))]
         given: dict[str, Any] = {"type": "text"}
         if values and option.get("enforced"):
             given = {"type": "choice", "values": values}

@@ -13,6 +13,7 @@ from bot.features.importing.sources import (
     SourceError,
     as_list,
     as_mapping,
+    is_file_within,
     is_list_of_mappings,
     is_mapping,
     read_bytes,
@@ -51,10 +52,8 @@ def _import_template(
     playbook = str(raw.get("playbook") or "")
     if not playbook:
         return leave_out("it names no playbook")
-    place = (repository / playbook).resolve()
-    if not place.is_relative_to(repository.resolve()):
-        return leave_out(f"{playbook} is outside of {repository}")
-    if not place.is_file():
+    place = repository / playbook
+    if not is_file_within(place, repository):
         return leave_out(
             f"{playbook} is not in {repository}: clone the repository, and name it by --repository"
         )

@@ -306,7 +306,7 @@ def carry_blind(
     draft.add_step(
         origin,
         {
-            "title": draft.text(origin.title)[:200],
+            "title": draft.text(origin.title)[:200] or "A step",
             "when": _QUESTION.format(hint).strip(),
             "do": {
                 "script": script,
@@ -336,7 +336,7 @@ def ask_for_step(draft: Draft, origin: Origin, what: str) -> None:
     draft.add_step(
         origin,
         {
-            "title": draft.text(origin.title)[:200],
+            "title": draft.text(origin.title)[:200] or "A step",
             "when": "TODO: what that was read shows that this is still needed?",
             "do": {"run": [f"TODO: {plain}. Which command does it?"]},
             "no_undo": _UNDO,

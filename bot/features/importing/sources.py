@@ -49,6 +49,15 @@ def is_true(value: object) -> bool:
     return str(value).lower() in ("true", "yes", "on", "1")
 
 
+def is_file_within(path: Path, directory: Path) -> bool:
+    """Return whether there is such a file in a directory, also where links lead."""
+    try:
+        return path.is_file() and path.resolve().is_relative_to(directory.resolve())
+    # No name can have every character, or any length.
+    except (OSError, ValueError):
+        return False
+
+
 def read_bytes(file: Path) -> bytes:
     """Return the content of a file of at most 1 MiB. Raises SourceError."""
     try:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import random
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,9 @@ from bot.features.importing.pages import Imported
 from bot.features.importing.rundeck import import_rundeck
 from bot.features.importing.semaphore import import_semaphore
 from bot.features.importing.shell_lines import carry_blind
-from bot.features.importing.sources import MAX_BYTES, SourceError
+from bot.features.importing.sources import MAX_BYTES, SourceError, as_list, as_mapping
+from runbooks._declared import parse_page
+from runbooks._declared_yaml import read_document
 from tests.cli_process import Typed, run_command
 
 YAML_JOB = """\
@@ -256,7 +260,7 @@ def test_templates_of_semaphore_import_their_playbooks(tmp_path: Path):
     web, gone, out, plan = json.loads(typed.stdout)
     assert len(web["steps"]) == 9
     assert "--repository" in gone["steps"][0]["note"]
-    assert "outside of" in out["steps"][0]["note"]
+    assert "is not in" in out["steps"][0]["note"]
     assert "terraform" in plan["steps"][0]["note"]
 
 
@@ -318,3 +322,43 @@ def test_command_prints_why_a_file_is_no_job_and_writes_nothing(tmp_path: Path):
     assert "has a DTD or entities" in typed.stderr
     assert len(typed.stderr.splitlines()) == 1
     assert not (tmp_path / "drafts").exists()
+
+
+ODD: list[Any] = [
+    None, True, -1, "", "x" * 300, "\n", "\x07", "é", "{{ a }}", "{{ a.b | c }}", "{% if %}",
+    "{a}", "@option.x@", "${option.log-dir}", "${job.id}", "/", "/../etc", "-rf", [], {}, [{}],
+    {"a": {"b": []}}, "TODO", "yes", "$(id)", "a && b", "'", "\\", "#", "\x01host\x02", "<<EOF",
+]  # fmt: skip
+
+
+def change_somewhere(chance: random.Random, value: object) -> object:
+    """Return a value with something odd in one place."""
+    mapping, listed = as_mapping(value), as_list(value)
+    if not (mapping or listed) or chance.random() < 0.15:
+        return chance.choice(ODD)
+    if listed:
+        at = chance.randrange(len(listed))
+        return [*listed[:at], change_somewhere(chance, listed[at]), *listed[at + 1 :]]
+    key = chance.choice([*mapping])
+    if chance.random() < 0.1:
+        return {**mapping, str(chance.choice(ODD)): mapping[key]}
+    return {**mapping, key: change_somewhere(chance, mapping[key])}
+
+
+@pytest.mark.parametrize("text", [YAML_JOB, PLAYBOOK])
+def test_odd_files_get_a_sentence_or_a_draft_that_says_what_is_open(tmp_path: Path, text: str):
+    data = read_document(text.encode(), MAX_BYTES).data
+    chance = random.Random(41)  # noqa: S311 - the same files each time
+    importer: Callable[[Path, set[str]], list[Imported]] = (
+        import_rundeck if text == YAML_JOB else import_ansible
+    )
+    drafts = list[Draft]()
+    for _ in range(40):
+        file = Path(write(tmp_path, json.dumps(change_somewhere(chance, data))))
+        with suppress(SourceError):
+            drafts += [draft for job in importer(file, set()) for draft in job.drafts]
+    assert len(drafts) > 20
+    for draft in drafts:
+        # Its format is valid, so that it keeps no service from starting.
+        parse_page(draft.render().encode())
+        assert draft.list_questions()
