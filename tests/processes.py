@@ -7,6 +7,7 @@ from multiprocessing.context import ForkServerContext
 _PRELOAD = (
     *("tests.chaos.service_process", "tests.chaos.killable_service", "tests.bot.harness"),
     "tests.playground.hostile",
+    "sqlalchemy.dialects.postgresql.psycopg",
 )
 
 
