@@ -156,10 +156,13 @@ def boot_time() -> float:
 
 
 class SeenHead:
-    """The tree of the change log that this process knows to be durable; empty at its start."""
+    """What this process remembers of the end of the change log; nothing at its start."""
 
     def __init__(self) -> None:
         self.tree = Tree()
+        """The newest tree that it knows to be durable."""
+        self.signed = Tree()
+        """The tree that it signed last. It may not be stored yet, or never be."""
         self._lock = threading.Lock()
 
     def note(self, tree: Tree) -> None:
@@ -329,6 +332,9 @@ class Database:
             with self._limit_transaction(connection, seconds):
                 transaction = self._build_transaction(connection, began, now)
                 yield transaction
+                if transaction.log_head is not None:
+                    # The next one who locks the log may be there before this thread goes on.
+                    self.seen_head.signed = transaction.log_head
                 commit(connection)
                 if transaction.commits_early or self._is_new(transaction.verified_tree.size):
                     self._shared_flush.wait_until_durable(connection)

@@ -9,6 +9,7 @@ from bot.audit import change_log, events, verification
 from bot.audit.change_log import EntryDraft
 from bot.audit.event_type import UnknownEvent
 from bot.db.database import Database, StoreUnavailable
+from bot.model.merkle import Tree
 from tests.bot.rewritten_log import drop_triggers
 
 
@@ -93,6 +94,17 @@ def test_concurrent_writers_append_to_one_log(database: Database):
     for writer in writers:
         writer.join()
     assert _verify(database).entries == 501
+
+
+def test_signed_tree_that_is_not_the_stored_one_is_not_built_upon(database: Database):
+    """A commit whose answer is lost may have failed, and another process have appended since."""
+    _fill_log(database, 5)
+    other = Tree().add_leaves([bytes([n]) * 32 for n in range(5)])
+    database.seen_head.signed = other
+    with database.transaction() as tx:
+        entry = change_log.append_entry(tx, UnknownEvent(kind="noted"))
+        assert tx.log_head != other.add_leaves([bytes.fromhex(entry.hash)])
+    assert (_verify(database).entries, _verify(database).broken) == (6, None)
 
 
 def _draft_entries(count: int) -> list[EntryDraft]:
