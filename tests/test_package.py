@@ -154,6 +154,12 @@ def test_unit_is_valid_and_locked_down(unit: Path, tmp_path: Path):
     assert "Overall exposure level" in rated.stdout
 
 
+def test_server_of_pages_beside_workers_cannot_read_the_keys_of_hosts():
+    text = (ROOT / "deploy/debian/keyturn-web.service").read_text()
+    assert "InaccessiblePaths=-/etc/keyturn/policy/keys\n" in text
+    assert "KEYTURN_ENGINE=distributed" in text
+
+
 def test_bill_of_materials_has_every_pinned_package_with_its_hashes(bill: Path):
     pins = dict(re.findall(r"(?m)^([a-z0-9][a-z0-9._-]*)(?:\[[^]]*\])?==(\S+)", RUN.read_text()))
     components = json.loads(bill.read_text())["components"]

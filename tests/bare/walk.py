@@ -7,7 +7,8 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -88,7 +89,9 @@ def test_package_leads_from_a_bare_debian_to_the_first_approved_change(debian: B
         service = debian.begin(*command, **variables)
         await_service(f"http://127.0.0.1:{port}")
         watch.say("3. systemctl enable --now keyturn")
-        walk_to_the_first_change(debian, watch, host, haproxy)
+        with sign_in(debian, "olga") as browser:
+            watch.say("   keyturn sign-in, and the page Set up")
+            walk_to_the_first_change(debian, watch, host, haproxy, browser)
         debian.end()
         _, errors = service.communicate(timeout=60)
         assert "Traceback" not in errors, errors
@@ -101,10 +104,29 @@ def find_port() -> int:
     return find_free_port("127.0.0.1")
 
 
+@contextmanager
+def sign_in(debian: BareRoot, person: str) -> Generator[httpx2.Client]:
+    """Open the pages by the link that the terminal prints, as without Slack."""
+    link = succeed(debian.inside("keyturn", "sign-in", person)).strip()
+    origin = link.partition("/sign-in/")[0]
+    with httpx2.Client(base_url=origin, headers={"Origin": origin}) as browser:
+        assert browser.post(link).status_code == 303
+        yield browser
+
+
+def read_next_step(browser: httpx2.Client) -> str:
+    """Return the step that the page Set up says is next; "" once it is complete."""
+    page = browser.get("/setup").text
+    found = re.search(r'aria-current="step">.*?<h2[^>]*>([^<]*)</h2>', page, re.DOTALL)
+    assert found or "Complete:" in page
+    return found[1] if found else ""
+
+
 def walk_to_the_first_change(
-    debian: BareRoot, watch: Stopwatch, host: Sshd, haproxy: Haproxy
+    debian: BareRoot, watch: Stopwatch, host: Sshd, haproxy: Haproxy, browser: httpx2.Client
 ) -> None:
     inside = debian.inside
+    assert read_next_step(browser) == "Add a host"
     for name, uid in (("olga", OLGA), ("dora", DORA)):
         succeed(inside("useradd", "--uid", str(uid), name))
     public = (debian.root / "etc/keyturn/policy/keys/keyturn.pub").read_text()
@@ -118,6 +140,7 @@ def walk_to_the_first_change(
     fingerprint = read_fingerprint_on_the_console(host)
     succeed(enrolled)
     assert fingerprint in enrolled.stderr
+    assert read_next_step(browser) == "Confirm the host lb1"
     refused = inside("keyturn", "inventory", "confirm", "lb1", fingerprint, login=OLGA)
     assert refused.returncode != 0, "one person enrolled and confirmed a host"
     succeed(inside("keyturn", "inventory", "confirm", "lb1", fingerprint, login=DORA))
@@ -126,6 +149,7 @@ def walk_to_the_first_change(
     text = inventory.read_text()
     inventory.write_text(text.replace("    tags:", f"{setting}    tags:", 1))
     watch.say("4. keyturn inventory enrol, confirm")
+    assert read_next_step(browser) == "Run the first check"
 
     succeed(inside("keyturn", "inventory", "check"))
     watch.say("5. keyturn inventory check")
@@ -137,6 +161,7 @@ def walk_to_the_first_change(
     done = inside("keyturn", "request", "abusers", "tables", "lb1", KEYTURN_TOKEN=tokens["dora"])
     succeed(done)
     watch.say("6. the first check")
+    assert read_next_step(browser) == "Make the first approved change"
 
     haproxy.abuse(ABUSER)
     change = ("keyturn", "request", "abusers", "clear", "lb1", ABUSER)
@@ -149,6 +174,7 @@ def walk_to_the_first_change(
     succeed(inside("keyturn", "approve", number, digest, KEYTURN_TOKEN=tokens["olga"]))
     assert ABUSER not in haproxy.runtime("show table http")
     watch.say("7. the first approved change")
+    assert read_next_step(browser) == ""
 
     assert "intact" in succeed(inside("keyturn", "changelog", "verify"))
     doctor = inside("keyturn", "doctor", "--json")

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 
 from bot.db.database import Transaction
 from bot.features.setup.rows import read_first_runs
-from bot.features.setup.steps import list_steps
+from bot.features.setup.steps import find_next, list_steps
 from bot.web.pages import HomeTile, Pages
 from bot.web.visit import Visit
 
@@ -33,10 +33,9 @@ def show_setup(visit: Visit) -> Response:
         base_url=visit.deps.base_url,
         enrolling=visit.deps.list_enrolling_hosts(),
     )
-    missing = [one for one in steps if not one.is_done]
     return visit.render(
         "setup/setup.html",
         steps=steps,
-        next_step=None if runs.has_changed else missing[0],
-        done=len(steps) - len(missing),
+        next_step=None if runs.has_changed else find_next(steps),
+        done=sum(one.is_done for one in steps),
     )

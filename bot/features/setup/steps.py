@@ -24,6 +24,8 @@ class SetupStep:
     link: str = ""
     label: str = ""
     """Of the link."""
+    can_wait: bool = False
+    """Whether the next steps can be done without it."""
 
 
 def list_steps(
@@ -48,6 +50,7 @@ def list_steps(
             "`/etc/keyturn/keyturn.env` and restart. Until then these pages open on the server "
             "only, and a tunnel of SSH brings them to you.",
             "KEYTURN_BASE_URL=https://keyturn.example.com",
+            can_wait=True,
         ),
         SetupStep(
             "Run the first check",
@@ -102,13 +105,18 @@ def _build_host_step(policy: Policy, enrolling: Sequence[PendingHostSummary]) ->
     )
 
 
+def find_next(steps: Sequence[SetupStep]) -> SetupStep:
+    """Return the step to do next; the last one if each is done."""
+    return next((one for one in steps if not (one.is_done or one.can_wait)), steps[-1])
+
+
 def check_setup(tx: Transaction, policy: Policy) -> Iterator[CheckResult]:
     """Name the next step, for the doctor and the page Health. The address has its own check."""
     runs = read_first_runs(tx)
     if runs.has_changed:
         return
-    missing = [one for one in list_steps(policy, runs, base_url="https://") if not one.is_done]
-    first, count = missing[0], format_count(len(missing), "step")
+    steps = list_steps(policy, runs, base_url="https://")
+    first, count = find_next(steps), format_count(sum(not one.is_done for one in steps), "step")
     what = f"`{first.command}`" if first.command else f"the page {first.link}"
     yield create_warning_result(
         "Set up",

@@ -33,11 +33,11 @@ def empty_inventory(site: Site) -> None:
 
 
 def test_next_step_moves_on_until_the_first_approved_change(site: Site):
-    assert [state for _, state in read_steps(site)] == ["Done", "Done", "Next", "To do", "To do"]
+    assert [state for _, state in read_steps(site)] == ["Done", "Done", "To do", "Next", "To do"]
     assert "2 steps to the first approved change. Run the first check" in find_in_doctor(site)[0]
 
     site.harness.request(ShowSwitches(host="lb1"))
-    assert [state for _, state in read_steps(site)] == ["Done", "Done", "Next", "Done", "To do"]
+    assert [state for _, state in read_steps(site)] == ["Done", "Done", "To do", "Done", "Next"]
     assert find_in_doctor(site)[0].startswith("1 step to the first approved change. Make the")
     home = Page(site.browser("dora").get("/").text)
     assert "/setup" in home.links
