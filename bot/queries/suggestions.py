@@ -3,7 +3,7 @@
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.model.plain_request import (
     PlainRequest,
@@ -101,11 +101,27 @@ def suggest_requests(
     if not nearest:
         return SuggestedRequests(request)
     allowed = get_hosts()
-    offered = [one for one in nearest if _is_allowed(one, allowed)]
+    offered = _join_hosts([one for one in nearest if _is_allowed(one, allowed)])
     withheld = None if offered else nearest[0]
     if withheld and not _can_view(policy, person, withheld):
         withheld = None
     return SuggestedRequests(request, offered[:_MAX_OFFERED], withheld)
+
+
+def _join_hosts(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
+    """Return the same request on several hosts as one, for `lb1,lb2`."""
+    joined: dict[object, Suggestion] = {}
+    for one in suggestions:
+        host = one.values.get("host", "")
+        others = {name: value for name, value in one.values.items() if name != "host"}
+        key = one.runbook, *others.items()
+        known = joined.get(key)
+        if known is None or not host:
+            joined[key] = one
+        else:
+            hosts = f"{known.values['host']},{host}"
+            joined[key] = replace(known, values={**known.values, "host": hosts})
+    return [*joined.values()]
 
 
 def _is_allowed(suggestion: Suggestion, allowed: RequestableHosts) -> bool:

@@ -105,6 +105,19 @@ def context(*lines: str) -> Block:
     return {"type": "context", "elements": elements}
 
 
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Block:
+    """Return a table of plain text, for messages only. rows: at most 99, of 20 columns."""
+    cells = [
+        [{"type": "raw_text", "text": escape_to_one_line(cell) or "–"} for cell in row]
+        for row in (columns, *rows)
+    ]
+    return {
+        "type": "table",
+        "rows": cells,
+        "column_settings": [{"is_wrapped": True}] * len(columns),
+    }
+
+
 def rich_text(*parts: Element) -> Block:
     return {"type": "rich_text", "elements": list(parts)}
 

@@ -23,7 +23,8 @@ _READING_WORDS = frozenset(
 )
 # Commands that show one thing, or all of a kind, if at most a number follows.
 _SHOWING_WORDS = frozenset({"drift", "schedule", "schedules", "grant", "grants", "freeze"})
-MAX_VALUE_LENGTH = 2000
+# That of a command begins with what its form asks for, and the text of the button.
+MAX_VALUE_LENGTH = 1900
 _MAX_TEXT_LENGTH = 60
 
 
@@ -75,7 +76,7 @@ class CommandButton:
     text: str
     """What it does: `Adopt`."""
     command: str
-    """Behind /keyturn, without reason: `drift adopt 7`."""
+    """Behind /keyturn: `drift adopt 7`. The form begins with a reason in it."""
     missing: Missing = Missing.REASON
 
     def build(self, *, n: int = 0) -> Element:

@@ -55,6 +55,7 @@ _INVALID_BLOCKS_ERRORS = frozenset(
         "msg_too_long",
     }
 )
+_NEWER_BLOCKS = frozenset({"table"})
 _MAX_PAGES, _PAGE_SIZE = 5, 200
 _WEBHOOK_TIMEOUT_SECONDS = 10
 
@@ -229,7 +230,14 @@ async def _send_with_fallback(
     except SlackApiError as error:
         if get_error_cause(error) not in _INVALID_BLOCKS_ERRORS or not message.blocks:
             raise
-        _log.error("sent a message without its blocks: Slack returned %s", get_error_cause(error))
+        # Not every workspace takes the newer blocks.
+        plain = [block for block in message.blocks if block["type"] not in _NEWER_BLOCKS]
+        left = "newer blocks" if len(plain) < len(message.blocks) else "blocks"
+        _log.error(
+            "sent a message without its %s: Slack returned %s", left, get_error_cause(error)
+        )
+        if left == "newer blocks":
+            return await _send_with_fallback(replace(message, blocks=plain), send)
         text = f"{message.text} {message.place}".rstrip()
         return await send(replace(message, text=text, blocks=()))
 

@@ -22,28 +22,33 @@ from bot.slack.blocks import (
 )
 from bot.slack.buttons import CommandButton, Missing, parse_command_button
 from bot.slack.commands import SlackCommands
+from bot.slack.parsing import split_reason
 from bot.slack.payloads import ButtonClick, ViewState
 from bot.slack.run_forms import REASON, PendingPlan
 from bot.slack.views import Views, render_notice
 
 # The callback of the form.
 COMMAND_FORM = "command-form"
+_MAX_SUBMIT_LENGTH = 24
 _UNTIL, _VALUE = "until", "form-value"
 
 
 def render_command_form(asked: CommandButton, *, channel: str, now: int) -> View:
     """Render the form of a command, which shows what it runs. now: microseconds."""
+    typed = split_reason(asked.command)
     until = " until TIME" if asked.missing is Missing.TIME_AND_REASON else ""
     because = " because …" if asked.missing is not Missing.NOTHING else ""
-    blocks = [paragraph("Runs ", code(f"{COMMAND} {asked.command}{until}{because}"))]
+    blocks = [paragraph("Runs ", code(f"{COMMAND} {typed.command_words}{until}{because}"))]
     if until:
         tomorrow = (now + DAY) // SECOND
         blocks.append(input_block(_UNTIL, "Until", time_input(_VALUE, initial=tomorrow)))
     if because:
-        reason = reason_input(REASON, _VALUE, seen_by="The change log has it")
+        seen_by = "The change log has it"
+        reason = reason_input(REASON, _VALUE, initial=typed.reason, seen_by=seen_by)
         blocks.append(reason | {"optional": True})
-    metadata = {"command": asked.command, "channel": channel}
-    return modal(asked.text, blocks, callback=COMMAND_FORM, submit=asked.text, metadata=metadata)
+    metadata = {"command": typed.command_words, "channel": channel}
+    submit = asked.text if len(asked.text) <= _MAX_SUBMIT_LENGTH else "Request"
+    return modal(asked.text, blocks, callback=COMMAND_FORM, submit=submit, metadata=metadata)
 
 
 class CommandForms:

@@ -280,7 +280,7 @@ class Outbox:
                     outbox.announce_run(tx, number)
 
     def _release_probe(self) -> None:
-        """Let one postponed update be tried, if Slack could not be reached a moment ago."""
+        """Let one postponed update be tried, if Slack could not be reached before."""
         if self._probe_at is None or self._clock() < self._probe_at:
             return
         self._probe_at = self._clock() + _PROBE_SECONDS

@@ -12,7 +12,7 @@ from bot.model import resubmit
 from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
-from bot.model.run_states import STEP_STATE_DISPLAYS
+from bot.model.run_states import STEP_STATE_DISPLAYS, Tone, get_child_run_display
 from bot.model.text import (
     align_rows,
     capitalise_sentence,
@@ -54,6 +54,7 @@ from bot.slack.blocks import (
     rich_text,
     rich_text_section,
     shorten_text,
+    table,
     user_mention,
 )
 from bot.slack.labels import (
@@ -153,6 +154,8 @@ def _render_steps(
     """Render steps that differ only in their hosts."""
     step = steps[numbers[0] - 1]
     hosts = ", ".join(steps[n - 1].host for n in numbers)
+    if shown is PlanPart.STEPS and len(numbers) > _MAX_NAMED_HOSTS:
+        hosts = format_count(len(numbers), "host")
     which = str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]}–{numbers[-1]}"
     title = rich_text_section(*_render_step_title(which, step, hosts, record))
     if shown is PlanPart.STEPS:
@@ -254,6 +257,13 @@ _STATES_WITH_COMMANDS = frozenset({State.PLANNED, State.PENDING, State.COUNTER_P
 _WATCHABLE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING, State.UNKNOWN})
 _STOPPABLE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING})
 _MAX_MENTIONS = 5
+# Slack takes ten thousand characters in the table of a message.
+_MAX_HOST_ROWS = 15
+_ROW_ORDER = {
+    tone: n for n, tone in enumerate((Tone.DANGER, Tone.WARNING, Tone.PENDING, Tone.INFO))
+}
+# A table says more of more hosts.
+_MAX_NAMED_HOSTS = 3
 _MAX_REMARKS = 6
 _MAX_OUTPUT_LENGTH = 1500
 _MAX_OUTPUTS = 5
@@ -267,6 +277,7 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
         *_render_break_glass(run_view),
         *_render_request(run_view),
         *_render_status(run_view),
+        *_render_hosts(run_view),
         *_render_run_report(run),
     ]
     if run.state is State.PENDING and run.plan and not can_show_plan(run.plan):
@@ -291,6 +302,26 @@ def _build_message(run_view: SlackRunView, text: str, blocks: Sequence[Block]) -
     """Return a message about a run. text: its notification, not escaped."""
     place = format_place(run_view.run.id, run_view.page_url)
     return Message(format_notification(text), blocks, place=place)
+
+
+def _render_hosts(run_view: SlackRunView) -> list[Block]:
+    """Render how each run of a request for several hosts is: those that need a look first."""
+    run, children = run_view.run, run_view.view.children
+    if run.state in _STATES_WITH_COMMANDS or run.started_at is None or not children:
+        return []
+    shown = [(child, get_child_run_display(child, run.state)) for child in children]
+    shown.sort(key=lambda pair: _ROW_ORDER.get(pair[1].tone, len(_ROW_ORDER)))
+    rows = [
+        (
+            child.title if run.is_sequence else child.host,
+            f"{TONE_EMOJI[display.tone]} {display.label}",
+            shorten_text(child.summary, 120),
+        )
+        for child, display in shown[:_MAX_HOST_ROWS]
+    ]
+    more = len(shown) - len(rows)
+    rows += [(f"and {more} more", "", "")] if more > 0 else []
+    return [table(("Change" if run.is_sequence else "Host", "State", "Result"), rows)]
 
 
 def _render_signing_hint(run_view: SlackRunView) -> Block:
@@ -561,17 +592,17 @@ def _render_facts(run_view: SlackRunView) -> list[Block]:
     ):
         facts.append(f"on hold after approval: {escape_sentence(hold)}")
     if run.ended_at:
-        facts.append(format_date(run.ended_at))
+        facts.append(f"ended {format_date(run.ended_at)}")
     facts.append(f"<{run_view.page_url}|Open>" if run_view.page_url else f"/keyturn run {run.id}")
-    facts = [fact for fact in facts if fact]
-    approvals = [context(format_approvals(run_view))] if run_view.approvals else []
+    approvals = [format_approvals(run_view)] if run_view.approvals else []
+    grants: list[Block] = []
     if run_view.used_grant and run.grant_id:
         grant = (
             f"Standing grant {run_view.used_grant.grant_id} by {run_view.used_grant.granted_by}"
         )
         left = f"{run_view.used_grant.uses_left} of {run_view.used_grant.per_hour} left this hour"
-        approvals.append(context(escape_mrkdwn(f"{grant}: {left}")))
-    return [*approvals, context(" · ".join(facts))]
+        grants.append(context(escape_mrkdwn(f"{grant}: {left}")))
+    return [*grants, context(*approvals, " · ".join(facts))]
 
 
 def _has_undo(run_view: SlackRunView) -> bool:

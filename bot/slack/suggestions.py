@@ -25,6 +25,7 @@ from bot.slack.blocks import (
     text_with_code,
 )
 from bot.slack.buttons import (
+    CommandButton,
     build_chooser_button,
     build_form_button,
     build_read_button,
@@ -47,7 +48,7 @@ def render_suggestions(
         typed = [_format_typed(one, "") for one in found]
     is_one = len(found) == 1
     buttons = [
-        build_form_button("Open form" if is_one else _label(one), text, n=n, main=is_one)
+        _build_button(one, text, n=n, is_one=is_one)
         for n, (one, text) in enumerate(zip(found, typed, strict=True))
     ]
     find = build_chooser_button("Find another", n=len(buttons))
@@ -59,6 +60,16 @@ def render_suggestions(
         format_notification(f"{title} {text}"),
         [rich_text(*parts), actions("suggestions", *buttons, find)],
     )
+
+
+def _build_button(suggestion: Suggestion, typed: str, *, n: int, is_one: bool) -> Element:
+    """Return the button that opens the form of a request; one on several hosts is a command."""
+    if "," not in suggestion.values.get("host", ""):
+        text = "Open form" if is_one else _label(suggestion)
+        return build_form_button(text, typed, n=n, main=is_one)
+    text = "Request" if is_one else _label(suggestion)
+    built = CommandButton(shorten_text(text, 60), typed).build(n=n)
+    return built | ({"style": "primary"} if is_one else {})
 
 
 def render_withheld(suggestion: Suggestion, policy: Policy, *, notice: str = "") -> Message:

@@ -49,7 +49,7 @@ def _of_part(part: dict[str, Any]) -> list[str]:
         case "plain_text":
             loose = [f"emoji in {text!r}"] if part.get("emoji", True) else []
             return loose + _forged(str(text))
-        case "text":
+        case "text" | "raw_text":
             return _forged(str(text))
         case "link":
             # An address in what a person wrote leads where it says.

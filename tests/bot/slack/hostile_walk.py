@@ -45,6 +45,7 @@ class Walk:
         await self.plans()
         await self.times()
         await self.mandates()
+        await self.several_hosts()
         for walk in collect("CHAT_WALKS").values():
             await walk(self)
         await self.forms()
@@ -203,6 +204,14 @@ class Walk:
         )
         await self.say("toy echo lb2 'SAID' because SAID")
         await self.each("delegate end 1", "grant end 1")
+
+    async def several_hosts(self) -> None:
+        """Have a change run on several hosts, which its card lists."""
+        await self.say("toy echo lb* 'SAID t' because SAID")
+        several = self.find_newest("toy echo lb*")
+        for user in ("U0OLGA", "U0ADAM"):
+            await self.say(f"approve {several.id} {several.short_digest}", user)
+        await self.chat.settle()
 
     async def forms(self) -> None:
         """Open each form, look for options, hand in what does not fit and what does."""

@@ -95,6 +95,25 @@ async def test_grant_and_delegation_are_ended_by_their_buttons(chat: Chat) -> No
         assert row.revoked_at is not None
 
 
+async def test_plain_request_for_two_hosts_is_one_request(chat: Chat) -> None:
+    typed = "<@U0KEYTURN> please set the switch lamp to on at lb1 and lb2, because it is dark"
+    await chat.send(payloads.mention(typed, "U0DORA"))
+    await chat.settle()
+    shown = _list_buttons(chat.slack.whispers("U0DORA")[0].blocks)
+    values = [one["value"] for one in shown.values()]
+    both = next((one for one in shown.values() if "toy set" in one["value"]), {})
+    assert "host=lb1,lb2" in both.get("value", ""), values
+    await _press(chat, both, "U0DORA")
+    view = list(chat.slack.views.values())[-1]
+    text = " ".join(list_texts(view["blocks"]))
+    assert "/keyturn toy set " in text
+    assert "host=lb1,lb2" in text
+    [reason] = [one["element"] for one in view["blocks"] if one.get("block_id") == "because"]
+    assert reason["initial_value"] == "it is dark"
+    assert "It is requested" in await _submit(chat, {"because": "it is dark"}, "U0DORA")
+    assert (chat.run().hosts, chat.run().reason) == (("lb1", "lb2"), "it is dark")
+
+
 @pytest.mark.parametrize("value", ["", "r:Adopt", "x:Adopt:drift adopt 1", "drift adopt 1"])
 async def test_forged_command_button_is_refused(chat: Chat, value: str) -> None:
     await chat.press("command-0", "U0OLGA", message=CARD, value=value)

@@ -184,6 +184,25 @@ def test_card_of_a_fan_out_counts_hosts_read_and_done():
     assert "2 of 3 hosts done" in words(render_card(running))
 
 
+def test_card_of_a_fan_out_lists_its_hosts_in_a_table_those_that_failed_first():
+    hosts = tuple(f"lb{n}" for n in range(1, 41))
+    moving = build_run(State.RUNNING, hosts=hosts, host="lb*", started_at=ASKED)
+    children = [*build_children(moving, ended=30, running=5)]
+    children[7] = replace(children[7], state=State.FAILED, summary="no such *table*\x1b")
+    card = render_card(build_run_view(moving, children=children))
+    [shown] = [block for block in card.blocks if block["type"] == "table"]
+    rows = [[cell["text"] for cell in row] for row in shown["rows"]]
+    assert rows[:3] == [
+        ["Host", "State", "Result"],
+        ["lb8", "🔴 Failed", r"no such *table*\x1b"],
+        ["lb31", "🔵 Running", "–"],
+    ]
+    assert rows[-1][0] == "and 25 more"
+    assert faults_of_blocks(list(card.blocks), surface="message") == []
+    pending = render_card(build_run_view(replace(moving, state=State.PENDING), children=children))
+    assert "table" not in [block["type"] for block in pending.blocks]
+
+
 def test_card_of_a_run_on_hold_names_the_freeze():
     freeze = Waiting(WaitingFor.FREEZE, "sale", "the edge", 1796104800000000)
     held = build_run(State.QUEUED, waiting=freeze)
