@@ -61,6 +61,12 @@ _FURTHER = frozenset(
 )
 
 
+# What changes how a task runs, and a step cannot say.
+_ODD_KEYS = ("environment", "until", "failed_when", "async", "ignore_errors")
+# Modules whose files belong to who runs them.
+_OWNED = frozenset({"file", "copy", "template"})
+
+
 @dataclass
 class _Play:
     """What holds for the tasks of a play."""
@@ -74,6 +80,8 @@ class _Play:
     notified: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     """The conditions under which a handler runs; "" for one that no page can know."""
     root: bool = False
+    login: str = ""
+    """Who runs tasks without `become`, if that is known and not root."""
     lists: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
 
 
@@ -122,6 +130,8 @@ def _import_play(
 ) -> Pages:
     play = _make_play(file, title, raw.get("vars") or {})
     play.root = is_true(raw.get("become", raw.get("sudo")))
+    login = str(raw.get("remote_user", raw.get("user", "the login")))
+    play.login = "" if login == "root" else login
 
     def find_origin(name: str) -> Origin:
         return Origin(file, document.make_error((*path, name), "").line, name)
@@ -135,6 +145,7 @@ def _import_play(
         ("vars_prompt", "the request has fields: the draft asks for their values"),
         ("strategy", "a request for several hosts is one for each"),
         ("serial", "a request for several hosts is one for each"),
+        ("connection", "Keyturn reaches hosts by SSH: request it for the host that is meant"),
     ):
         if name in raw:
             play.pages.leave_out(find_origin(name), reason, is_setting=True)
@@ -179,8 +190,15 @@ def _import_task(play: _Play, document: Document, path: KeyPath, raw: dict[str, 
     if "block" in raw:
         for name in ("block", "always"):
             for at, each in enumerate(_list(play.file, document, (*path, name), raw.get(name))):
-                own = {key: raw[key] for key in ("when", "become") if key in raw}
-                _import_task(play, document, (*path, name, at), {**own, **each})
+                own = {key: raw[key] for key in ("become", "become_user") if key in raw}
+                when = [
+                    part
+                    for one in (raw, each)
+                    if "when" in one
+                    for part in as_list(one["when"]) or [one["when"]]
+                ]
+                added = {"when": when} if when else {}
+                _import_task(play, document, (*path, name, at), {**own, **each, **added})
         if "rescue" in raw:
             reason = "Keyturn stops at a step that fails, and offers the undo of those before"
             play.pages.leave_out(Origin(play.file, line, "rescue"), reason, is_setting=True)
@@ -290,7 +308,7 @@ def _carry_tasks(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
         play.pages.leave_out(origin, _NO_CHANGE.get(module, "it loops over no values"))
     elif _changes_nothing(module, raw):
         play.pages.leave_out(origin, "it only reads, and its result is used by other tasks")
-    elif reason := _find_no_meaning(module, raw):
+    elif reason := _find_no_meaning(play, module, tasks[0]):
         what = f"what the module {module} did at line {origin.line}"
         _notify(play, raw, [""])
         _ask(play, origin, reason, what)
@@ -307,14 +325,29 @@ def _carry_tasks(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
         _carry_typed(play, origin, module, tasks)
 
 
-def _find_no_meaning(module: str, raw: Mapping[str, Any]) -> str:
+def _find_no_meaning(play: _Play, module: str, task: _Task) -> str:
     """Return why a task has no plain meaning; "" for one that may have."""
+    raw = task.raw
     if module in _FURTHER:
         return "it includes another file: import that one too"
     if "delegate_to" in raw or "local_action" in raw:
         return "it runs on another host"
     if module not in _LINES and module not in MODULES:
         return f"the module {module} has no plain meaning here"
+    if module in MODULES and (key := next((key for key in _ODD_KEYS if key in raw), "")):
+        return f"it has `{key}`, which is not read"
+    return _find_other_user(play, module, task)
+
+
+def _find_other_user(play: _Play, module: str, task: _Task) -> str:
+    """Return why a step, which is by root, would do something else; "" if it would not."""
+    raw = task.raw
+    user = str(raw.get("become_user", "root"))
+    if user != "root":
+        return f"it runs as {user}, and a step of Keyturn as its login or as root"
+    is_root = is_true(raw.get("become", raw.get("sudo", play.root)))
+    if play.login and not is_root and module in _OWNED and "owner" not in task.given:
+        return f"it runs as {play.login}, who would own the file: name the owner"
     return ""
 
 
@@ -355,8 +388,6 @@ def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
                 step["when"] = f"TODO: Ansible asked {question}. Add it to: {step['when']}"[:1000]
 
     try:
-        if "ignore_errors" in tasks[0].raw:
-            raise Unclear("it ignores errors")
         for task in _split_packages(tasks) if is_package else tasks:
             play.pages.carry(
                 origin, lambda draft, task=task: carry(draft, task), is_package=is_package
@@ -402,29 +433,39 @@ def _notify(play: _Play, raw: Mapping[str, Any], conditions: Sequence[str]) -> N
 
 def _carry_code(play: _Play, origin: Origin, task: _Task) -> None:
     given = dict(task.given)
-    code = str(given.pop("_", given.pop("cmd", "")) or " ".join(given.pop("argv", [])))
-    root = is_true(task.raw.get("become", play.root)) and "become_user" not in task.raw
+    code = str(given.pop("_", given.pop("cmd", "")) or shlex.join(as_list(given.pop("argv", []))))
+    root = is_true(task.raw.get("become", play.root))
     _notify(play, task.raw, [""])
-    if "become_user" in task.raw:
-        _ask(play, origin, f"it runs as {task.raw['become_user']}", f"the line {code[:200]}")
-        return
     path = str(given.pop("chdir", ""))
     creates, removes = str(given.pop("creates", "")), str(given.pop("removes", ""))
     given.pop("warn", None)
-    if set(given) - {"executable"} or not code:
+    shell = str(given.pop("executable", ""))
+    if given or not code:
         _ask(play, origin, "its arguments are not read", f"the line {code[:200]}")
         return
-    notes = [f"Ansible ran it in {path}" * bool(path), _describe_condition(task.raw)]
+    problems = [f"Ansible had `{key}` for it" for key in _ODD_KEYS if key in task.raw]
+    if question := _describe_condition(task.raw):
+        problems.append(f"Ansible asked {question}")
+    if shell and not shell.endswith("/sh"):
+        problems.append(f"it was written for {shell}, and a host runs it with /bin/sh")
+    if task.module == "command" and shell_lines.has_signs(code):
+        problems.append("Ansible ran it without a shell: quote what a shell would take otherwise")
     code = f"cd {shlex.quote(path)} && {code}" if path else code
     if creates or removes:
-        _carry_guarded(play, origin, code, creates, removes, root=root)
+        _carry_guarded(play, origin, code, creates, removes, problems, root=root)
         return
-    note = "; ".join(filter(None, notes))
-    play.pages.carry_code(origin, code, root=root, note=note)
+    play.pages.carry_code(origin, code, root=root, problems=problems)
 
 
 def _carry_guarded(
-    play: _Play, origin: Origin, code: str, creates: str, removes: str, *, root: bool
+    play: _Play,
+    origin: Origin,
+    code: str,
+    creates: str,
+    removes: str,
+    problems: Sequence[str],
+    *,
+    root: bool,
 ) -> None:
     """Carry a line over whose effect is that a file is there, or is gone."""
 
@@ -433,7 +474,7 @@ def _carry_guarded(
         changes.carry_file(draft, origin, path, {})
         _, _, guard = draft.steps.pop()
         when = guard["when"] if creates else guard["when"].replace("==", "!=")
-        shell_lines.carry_blind(draft, origin, code, root=root)
+        shell_lines.carry_blind(draft, origin, code, root=root, problems=problems)
         _, comment, step = draft.steps.pop()
         step |= {"when": when, "before": guard["before"], "after": f"{path} is there"}
         if removes:

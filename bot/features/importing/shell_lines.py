@@ -55,6 +55,11 @@ def understand_line(line: str) -> list[Meaning] | None:
     return meanings
 
 
+def has_signs(line: str) -> bool:
+    """Return whether a line has something that a shell takes otherwise."""
+    return _SHELL_SIGNS.search(line) is not None
+
+
 def _understand(words: Sequence[str]) -> list[Meaning] | None:
     if words[:1] == ["sudo"]:
         words = words[2:] if words[1:2] == ["-n"] else words[1:]

@@ -156,7 +156,7 @@ def test_template_without_logic_is_filled_with_values_of_the_play_and_of_the_req
     (tmp_path / "templates" / "app.j2").write_text("port = {{ port }}\nname = {{ name }}\n")
     file = tmp_path / "site.yml"
     file.write_text(
-        "- hosts: all\n  vars: {port: 8080}\n  tasks:\n"
+        "- hosts: all\n  become: true\n  vars: {port: 8080}\n  tasks:\n"
         f"    - template: {{src: app.j2, dest: {tmp_path}/app}}\n"
     )
     ((draft,),) = [one.drafts for one in import_ansible(file, set())]

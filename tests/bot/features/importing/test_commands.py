@@ -245,6 +245,29 @@ def test_playbook_is_carried_over_with_its_loops_values_conditions_and_handlers(
     assert json.loads(awx.stdout)[0]["steps"] == found["steps"]
 
 
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ("file: {path: /srv/x, state: touch}", "name the owner"),
+        ("file: {path: /srv/x, state: touch, owner: ann}", "carried over"),
+        ("{command: ls /x, become_user: ann}", "it runs as ann"),
+        ("{apt: name=x, environment: {A: b}}", "it has `environment`"),
+        ("{shell: x >y, environment: {A: b}}", "Ansible had `environment` for it"),
+        ("command: echo $HOME", "Ansible ran it without a shell"),
+        ("{shell: x, args: {executable: /bin/bash}}", "it was written for /bin/bash"),
+        ("{command: rm -f /srv/x, when: a is defined}", "Ansible asked a is defined"),
+        ("{command: make creates=/srv/x, when: b}", "Ansible asked b"),
+        ("{when: a, block: [{yum: name=x, when: b}]}", "asked a and b"),
+        ("{shell: x, delegate_to: db1}", "it runs on another host"),
+        ("{service: name=x state=started, until: ok}", "it has `until`"),
+    ],
+)
+def test_what_changes_how_a_task_runs_is_never_dropped(tmp_path: Path, task: str, said: str):
+    text = f"- hosts: all\n  tasks:\n    - {task}\n"
+    typed = type_import(tmp_path, "ansible", write(tmp_path, text, "site.yml"))
+    assert said in typed.stdout, typed.stdout
+
+
 def test_templates_of_semaphore_import_their_playbooks(tmp_path: Path):
     write(tmp_path, PLAYBOOK, "site.yml")
     project: Any = {
