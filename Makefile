@@ -126,7 +126,6 @@ $(SCHEMAS): $(addprefix $(dir $(SCHEMAS)),generate.cjs payloads.ts tsconfig.json
 	.ci/packages .venv/packages
 	touch $@
 
-# The bill of materials is made of what requirements/run.txt pins; each entry has its hashes.
 .PHONY: package
 package: setup assets .venv/.packages ## Build wheel, Debian package and bill of materials in dist; two builds of a commit are the same bytes
 	.ci/system dpkg=dpkg-deb
@@ -134,8 +133,7 @@ package: setup assets .venv/.packages ## Build wheel, Debian package and bill of
 	mkdir -p dist
 	rm -f dist/*
 	$(BIN)/python -m hatchling build --target wheel --directory dist >/dev/null
-	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible \
-		--output-file dist/keyturn.cdx.json requirements/run.txt 2>/dev/null
+	$(BIN)/python .ci/bill dist/keyturn.cdx.json
 	.ci/deb dist/*.whl .venv/packages dist/keyturn.cdx.json dist >/dev/null
 	cd dist && sha256sum *
 
