@@ -28,7 +28,6 @@ from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.audit import checkpoints, followed_log, verification
 from bot.audit.spool import Spool
 from bot.audit.syslog import LogServer
-from bot.audit.time_stamps import TimeStampAuthority, TimeStamper
 from bot.audit.witnesses import Witnesses
 from bot.auth import secret_box
 from bot.db import data_directory, home_queue, migrations, outbox, roles
@@ -226,7 +225,6 @@ def build_foundation(
         spool=spool,
         witnesses=_create_witnesses(settings),
         cosigners=cosigners,
-        time_stamper=_create_time_stamper(settings, database),
         keep_output=settings.keep_output,
     )
     hooks = features.load_hooks()
@@ -354,13 +352,6 @@ def _create_witnesses(settings: Settings) -> list[Witness]:
     if settings.syslog:
         witnesses.append(LogServer.parse_address(settings.syslog).send_checkpoint)
     return witnesses
-
-
-def _create_time_stamper(settings: Settings, database: Database) -> TimeStamper | None:
-    if settings.time_stamps_ca is None:
-        return None
-    authority = TimeStampAuthority(settings.time_stamps, settings.time_stamps_ca)
-    return TimeStamper(database, authority)
 
 
 def build_oidc_provider(settings: Settings) -> IdentityProvider | None:
@@ -640,7 +631,6 @@ def _create_service_health(
             *features.load_checks(),
         ),
         list_witness_states=foundation.housekeeping.list_witness_states,
-        get_time_stamp_problem=foundation.housekeeping.get_time_stamp_problem,
     )
 
 

@@ -116,8 +116,6 @@ class ServiceHealth:
     """Returns seconds since 1970."""
     list_witness_states: Callable[[], Sequence[WitnessState]] = tuple
     """Returns what is known of the witnesses of the log."""
-    get_time_stamp_problem: Callable[[], str | None] = lambda: None
-    """Returns why there is no time stamp; "" if there is none, None if none are configured."""
 
     def list_results(self) -> list[CheckResult]:
         """Run all checks, the database first: most of the others need it."""
@@ -126,7 +124,7 @@ class ServiceHealth:
             with self.database.reading() as tx:
                 took = round((time.monotonic() - began) * 1000)
                 results = [*self._check_database(took), *self._check_with_database(tx)]
-            results += [*self._check_witnesses(), *self._check_time_stamps()]
+            results += self._check_witnesses()
         except StoreUnavailable as error:
             results = [
                 create_error_result("Change log", error.public_message)
@@ -210,13 +208,6 @@ class ServiceHealth:
                 if name in problems
                 else create_ok_result(f"Witness {name}", message)
             )
-
-    def _check_time_stamps(self) -> Iterator[CheckResult]:
-        problem = self.get_time_stamp_problem()
-        if problem:
-            yield create_error_result("Time stamps", problem)
-        elif problem is not None:
-            yield create_ok_result("Time stamps", "the authority stamps the log each hour")
 
     def _check_spool(self) -> Iterator[CheckResult]:
         if self.spool is None:

@@ -8,7 +8,6 @@ from bot.audit import change_log, events, followed_log, inbound_events, output, 
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import Event
 from bot.audit.spool import Spool
-from bot.audit.time_stamps import TimeStamper
 from bot.audit.witnesses import Witnesses, WitnessState, describe_witness
 from bot.auth import row_mac
 from bot.db import dedup, outbox
@@ -29,7 +28,6 @@ class Housekeeping:
     """Runs the periodic duties.
 
     witnesses: receive a checkpoint of each new head of the log. cosigners: those that cosign it.
-    time_stamper: has it stamped.
     """
 
     def __init__(
@@ -39,7 +37,6 @@ class Housekeeping:
         spool: Spool,
         witnesses: Sequence[Witness] = (),
         cosigners: Witnesses | None = None,
-        time_stamper: TimeStamper | None = None,
         keep_output: int = 0,
     ) -> None:
         self._database, self._spool = database, spool
@@ -47,7 +44,6 @@ class Housekeeping:
         # Up to this entry, everything that has expired is erased.
         self._erased_until = 0
         self._witnesses, self._cosigners = witnesses, cosigners
-        self._time_stamper = time_stamper
         # The number of the last log entry at the start.
         self._first_head = 0
         self._published: dict[Witness, Checkpoint] = {}
@@ -95,8 +91,6 @@ class Housekeeping:
                 self._cosigners.save_cosignatures(tx)
             checkpoint = verification.create_checkpoint(tx)
         self._publish_checkpoint(checkpoint)
-        if self._time_stamper is not None:
-            self._time_stamper.stamp_when_due()
 
     def _erase_expired_output(self, tx: Transaction) -> None:
         """Erase some of the output that has expired. Once a day, more of it expires.
@@ -145,10 +139,6 @@ class Housekeeping:
             for number, witness in enumerate(self._witnesses, start=1)
         ]
         return receivers + (self._cosigners.list_states() if self._cosigners else [])
-
-    def get_time_stamp_problem(self) -> str | None:
-        """Return why there is no time stamp; "" if there is none, None if none are configured."""
-        return self._time_stamper.problem if self._time_stamper else None
 
     def count_unwitnessed_entries(self) -> dict[str, int]:
         """Return the number of entries since the start of this process that each witness lacks."""

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import formats, tile_tree
-from bot.audit.time_stamps import TimeStampAuthority, TimeStamper, TimeStampError
+from bot.audit import change_log, events, formats, tile_tree
+from bot.audit.event_type import UnknownEvent
 from bot.db import cosignatures
 from bot.db.database import Database
+from bot.features.time_stamps import status
+from bot.features.time_stamps.stamper import TimeStampAuthority, TimeStamper, TimeStampError
+from bot.model.times import HOUR
 from tests.bot.audit.fixed_log import KEY, write_fixed_log
 from tests.bot.databases import create_sqlite_database
 from tests.playground.daemon import find_program
@@ -145,6 +148,34 @@ def test_log_is_stamped_once_an_hour(database: Database, authority: TimeStampAut
     stamper.stamp_when_due()
     with database.reading() as tx:
         assert [size for size, _ in cosignatures.iterate_time_stamps(tx)] == [3, 5]
+
+
+def _list_levels(database: Database) -> list[str]:
+    with database.reading() as tx:
+        results = list(status.check_time_stamps(tx, None))  # pyright: ignore[reportArgumentType] - it reads no policy
+    return [one.level for one in results]
+
+
+def test_log_without_a_stamp_of_the_last_hour_is_not_healthy(
+    database: Database, authority: TimeStampAuthority
+) -> None:
+    assert _list_levels(database) == []  # none is configured
+    settings = {"time_stamps": authority.url}
+    with database.transaction() as tx:
+        change_log.append_entry(tx, events.SettingsChanged(settings=settings, digest=""))
+    assert _list_levels(database) == ["error"]
+    stamper = TimeStamper(database, authority)
+    stamper.stamp_when_due()
+    assert _list_levels(database) == ["ok"]
+    with database.transaction() as tx:
+        change_log.append_entry(tx, UnknownEvent(kind="later"))
+    assert _list_levels(database) == ["ok"]
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("UPDATE time_stamp SET at = at - ?", (2 * HOUR,))
+        connection.commit()
+    assert _list_levels(database) == ["error"]
+    stamper.stamp_when_due()
+    assert _list_levels(database) == ["ok"]
 
 
 def test_stamp_of_another_authority_is_refused(

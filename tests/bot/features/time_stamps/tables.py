@@ -1,0 +1,1 @@
+"""It adds no route and no command."""
