@@ -531,7 +531,7 @@ class SlackCommands:
             return self._render_card(command, number)
         if len(digest) < 10:
             raise InvalidRequestError(
-                f"{quote_text(digest)} is not a plan: copy its ten characters from the card. Type "
+                f"{quote_text(digest)} is not a plan: copy its ten characters from Details. Type "
                 f"{replies.format_command_usage('approve')}"
             )
         self._service.approve_run(

@@ -103,7 +103,7 @@ class DelegationCommands:
         number, digest = command.parse_run_number()
         if len(digest) < 10:
             raise InvalidRequestError(
-                "the plan is missing: copy its ten characters from the card and type "
+                "the plan is missing: copy its ten characters from Details and type "
                 f"{replies.COMMAND} accept {number} PLAN"
             )
         self._service.accept_proposal(number, person=command.person, digest=digest.lower())

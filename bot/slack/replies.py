@@ -45,7 +45,7 @@ _COMMAND_HELP = (
         "plan WORDS HOST…",
         "show what a change would do, and who approves it; request it from there",
     ),
-    ("approve N PLAN", "approve a run; PLAN is the ten characters on its card"),
+    ("approve N PLAN", "approve a run; PLAN is the ten characters in its Details"),
     ("deny N REASON", "deny a request before anything is sent"),
     ("question N TEXT", "ask the requester of a pending run a question"),
     ("answer N TEXT", "answer the question about your request"),

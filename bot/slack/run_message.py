@@ -270,12 +270,15 @@ _MAX_OUTPUTS = 5
 
 
 def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
-    """Render the run as it is now. buttons: False for an ephemeral answer, never updated."""
+    """Render the run as it is now.
+
+    buttons: False for an ephemeral answer, never updated. It has no Details, and so shows undo.
+    """
     run = run_view.run
     blocks = [
         *_render_head(run_view),
         *_render_break_glass(run_view),
-        *_render_request(run_view),
+        *_render_request(run_view, undecided=PlanPart.COMMANDS if buttons else PlanPart.ALL),
         *_render_status(run_view),
         *_render_hosts(run_view),
         *_render_run_report(run),
@@ -461,7 +464,8 @@ def format_coloured_heading(run_view: SlackRunView) -> str:
     return f"{TONE_EMOJI[run_view.display.tone]} {format_heading(run_view)}"
 
 
-def _render_request(run_view: SlackRunView) -> list[Block]:
+def _render_request(run_view: SlackRunView, *, undecided: PlanPart) -> list[Block]:
+    """Render what is requested and why. undecided: how much of a plan that needs a decision."""
     run = run_view.run
     blocks: list[Block] = []
     if len(format_coloured_heading(run_view)) > MAX_HEADER_LENGTH:
@@ -482,7 +486,7 @@ def _render_request(run_view: SlackRunView) -> list[Block]:
             run.plan,
             run_view.step_records,
             state_label=run_view.view.plan_state_label,
-            shown=PlanPart.STEPS if is_decided else PlanPart.COMMANDS,
+            shown=PlanPart.STEPS if is_decided else undecided,
         )
     return blocks
 

@@ -514,7 +514,7 @@ async def test_changed_command_refuses_times_ambiguous_at_a_clock_change(chat: C
         ),
         ("ban", "The person is missing: type /keyturn ban PERSON because …"),
         ("can-i", "The runbook is missing: type /keyturn can-i WORDS HOST"),
-        ("approve 7 PLAN", "'plan' is not a plan: copy its ten characters from the card."),
+        ("approve 7 PLAN", "'plan' is not a plan: copy its ten characters from Details."),
     ],
 )
 async def test_command_without_arguments_shows_its_usage(chat: Chat, text: str, message: str):

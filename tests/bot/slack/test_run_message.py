@@ -248,6 +248,8 @@ def test_approval_card_shows_reason_plan_and_deadline_and_details_the_rest():
         "<!date^1700028800^",
     ):
         assert expected in shown
+    undo = "haproxyctl set table http key 203.0.113.9"
+    assert undo in words(render_card(build_run_view(run), buttons=False))
     details = " ".join(list_texts(render_details(build_run_view(run))["blocks"]))
     for expected in ("haproxyctl set table http key 203.0.113.9", f"plan {run.digest[:10]}"):
         assert expected not in shown
