@@ -68,11 +68,9 @@ class EnrolledFleet(ToyFleet):
 @pytest.fixture
 def signed(tmp_path: Path) -> SignedHost:
     host = SignedHost(tmp_path)
-    program = tmp_path / "bin/set"
-    program.parent.mkdir()
+    program = host.programs / "set"
     program.write_text(SET_SWITCH.format(changed=host.changed))
     program.chmod(0o755)
-    host.install({"PATH=/usr/local/sbin:": f"PATH={program.parent}:/usr/local/sbin:"})
     return host
 
 

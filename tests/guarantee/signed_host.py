@@ -77,11 +77,11 @@ class SignedHost:
             self.root / "etc/keyturn/floor",
         )
         self.program = directory / "run-signed"
-        # Its shell is not the only one of busybox that differs from others.
-        self._programs = directory / "programs"
-        self._programs.mkdir()
+        # Programs of this host alone. Of busybox, not only the shell differs from others.
+        self.programs = directory / "programs"
+        self.programs.mkdir()
         if shell[0] == "busybox":
-            (self._programs / "awk").symlink_to(shutil.which("busybox") or "")
+            (self.programs / "awk").symlink_to(shutil.which("busybox") or "")
         self.reset()
 
     def reset(self) -> None:
@@ -99,7 +99,7 @@ class SignedHost:
     def install(self, replaced: Mapping[str, str] | None = None) -> None:
         """Write the program; replaced: text of it that occurs once, and what stands there."""
         text = PROGRAM_TEXT
-        own = {"\nroot=\n": f"\nroot={self.root}\n", "\nPATH=": f"\nPATH={self._programs}:"}
+        own = {"\nroot=\n": f"\nroot={self.root}\n", "\nPATH=": f"\nPATH={self.programs}:"}
         for old, new in (own | dict(replaced or {})).items():
             assert text.count(old) == 1, old
             text = text.replace(old, new)
