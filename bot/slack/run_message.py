@@ -111,7 +111,8 @@ def render_plan(
     """
     records = {record.step_number: record for record in step_records}
     parts: list[Element] = []
-    if shown is not PlanPart.STEPS:
+    # A plan without steps, of a schedule of checks, has only that.
+    if shown is not PlanPart.STEPS or not proposal.steps:
         state = shorten_text(proposal.current_state, 1000)
         parts.append(rich_text_section(bold(f"{state_label}: "), state))
     if not can_show_plan(proposal):
