@@ -101,8 +101,8 @@ async def test_plain_request_for_two_hosts_is_one_request(chat: Chat) -> None:
     await chat.settle()
     shown = _list_buttons(chat.slack.whispers("U0DORA")[0].blocks)
     values = [one["value"] for one in shown.values()]
-    both = next((one for one in shown.values() if "toy set" in one["value"]), {})
-    assert "host=lb1,lb2" in both.get("value", ""), values
+    [both] = [one for one in shown.values() if "toy set" in one["value"]]
+    assert "host=lb1,lb2" in both["value"], values
     await _press(chat, both, "U0DORA")
     view = list(chat.slack.views.values())[-1]
     text = " ".join(list_texts(view["blocks"]))

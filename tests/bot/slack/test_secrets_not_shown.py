@@ -98,8 +98,9 @@ def test_no_command_takes_a_secret_as_argument_and_few_programs_are_started():
     """Everybody on a machine can read those: so no command takes one, and we start no program.
 
     But for the one that expands calendars, which reads its input and takes no argument;
-    `ssh-keygen`, which `keyturn sign` has sign a file with a person's own key; and the command
-    that a person types behind `keyturn runbook new --from`.
+    `ssh-keygen`, which `keyturn sign` has sign a file with a person's own key and `keyturn setup`
+    make the key of the service, without a passphrase; `shellcheck`, which reads a script as its
+    input; and the command that a person types behind `keyturn runbook new --from`.
     """
     named = [
         f"{path} {option}"
@@ -117,6 +118,8 @@ def test_no_command_takes_a_secret_as_argument_and_few_programs_are_started():
     ]
     assert started == [
         "bot/cli/own_runbooks.py",
+        "bot/cli/runbook_kit/shell_lint.py",
+        "bot/cli/setup.py",
         "bot/cli/signing.py",
         "bot/features/oncall/calendar_shifts.py",
     ]
