@@ -53,7 +53,8 @@ def _measure(options: argparse.Namespace) -> None:
         print(f"\n{name} took {time.perf_counter() - began:,.0f} s", flush=True)
         if not options.quick:
             page.keep(name, part)
-            page.write(list(_PARTS))
+            if missing := page.write(list(_PARTS)):
+                print(f"the page waits for {', '.join(missing)}", flush=True)
 
 
 def _parse_options() -> argparse.Namespace:

@@ -3,11 +3,14 @@
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from statistics import median
+from typing import Any
 
-from tests.bench.measurements import Figure, Part, columns
+from tests.bench.measurements import Figure, Part, columns, timed
 
 _ROOT = Path(__file__).parents[2]
 _PAGE = _ROOT / "docs" / "benchmarks.md"
@@ -18,27 +21,51 @@ _RESULTS = _ROOT / "var" / "bench" / "results"
 def keep(name: str, part: Part) -> None:
     """Store the results of a part for this page and the next."""
     _RESULTS.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(asdict(part), indent=1, ensure_ascii=False)
+    stored = asdict(part) | {"commit": _read_commit(), "speed": _measure_speed()}
+    text = json.dumps(stored, indent=1, ensure_ascii=False)
     (_RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
 
 
-def write(names: Sequence[str]) -> None:
-    """Write the page from all stored results. names: of the parts, in order."""
+def write(names: Sequence[str]) -> Sequence[str]:
+    """Write the page if there are results of every part.
+
+    Args:
+        names: Of the parts, in the order of the page.
+
+    Returns:
+        Those that were never measured here, for which the page is left as it is.
+    """
     files = {name: _RESULTS / f"{name}.json" for name in names}
-    parts = {name: _read(file) for name, file in files.items() if file.exists()}
-    _PAGE.write_text(render_page(parts), encoding="utf-8")
+    missing = [name for name, file in files.items() if not file.exists()]
+    if not missing:
+        stored = {name: json.loads(file.read_text("utf-8")) for name, file in files.items()}
+        _PAGE.write_text(_render_page(stored), encoding="utf-8")
+    return missing
 
 
-def _read(file: Path) -> Part:
-    stored = json.loads(file.read_text(encoding="utf-8"))
-    return Part(stored["text"], [Figure(**figure) for figure in stored["targets"]])
+def _read_commit() -> str:
+    words = ["git", "rev-parse", "--short", "HEAD"]
+    return subprocess.check_output(words, cwd=_ROOT, text=True).strip()
 
 
-def render_page(parts: Mapping[str, Part]) -> str:
+def _measure_speed() -> float:
+    """Return the milliseconds that a fixed piece of Python takes, so that machines compare."""
+    return median(timed(lambda: sum(number * number for number in range(1_000_000)), 5)) * 1000
+
+
+def _render_page(stored: Mapping[str, Mapping[str, Any]]) -> str:
     """Return the page in Markdown."""
+    parts = {
+        name: Part(one["text"], [Figure(**figure) for figure in one["targets"]])
+        for name, one in stored.items()
+    }
     figures = [figure for part in parts.values() for figure in part.targets]
     rows = [[one.what, _measured(one), one.target, one.verdict] for one in figures]
-    text = [_head(), "## Targets\n", columns([["what", "measured", "target", "met"], *rows]), ""]
+    head = _head(
+        sorted({one["commit"] for one in stored.values()}),
+        median(one["speed"] for one in stored.values()),
+    )
+    text = [head, "## Targets\n", columns([["what", "measured", "target", "met"], *rows]), ""]
     if "hosts" in parts:
         text += ["## Clients\n", _CLIENTS, parts["hosts"].text, ""]
     return "\n".join([*text, _NOTES])
@@ -50,7 +77,7 @@ def _measured(figure: Figure) -> str:
     return f"{figure.text}, {figure.ratio} ×" if is_ratio else figure.text
 
 
-def _head() -> str:
+def _head(commits: Sequence[str], speed: float) -> str:
     return f"""\
 # Benchmarks
 
@@ -58,9 +85,10 @@ def _head() -> str:
 in a few minutes, with fewer hosts and entries. `KEEP=DIR` keeps the filled databases for the next
 run (22 GB), and `ARGS="--only history log"` measures only these parts. [Contents](README.md)
 
-Measured with Python {platform.python_version()} on {platform.system()} {platform.machine()}, \
-{os.cpu_count()} cores, which Keyturn shares
-with the hosts, the databases and the other clients.
+Measured at {" and ".join(commits)} with Python {platform.python_version()} on \
+{platform.system()} {platform.machine()}, {os.cpu_count()} cores, which
+Keyturn shares with the hosts, the databases and the other clients. To compare machines: the sum of
+the squares of a million numbers takes Python {speed:.0f} ms there.
 """
 
 
