@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.bench import (
     backups,
     change_log,
+    device_sessions,
     drift_readings,
     enrolled_steps,
     fanout,
@@ -20,15 +21,17 @@ from tests.bench import (
     idle_hosts,
     large_policy,
     many_writers,
+    memory,
     open_pages,
     page,
+    queueing,
     request_burst,
     service_start,
     slack_acknowledgement,
 )
 from tests.bench.measurements import Part
 
-_HOSTS = (100, 200)
+_HOSTS = (100, 200, 400)
 _QUICK, _FULL = 50_000, 10_000_000
 _BACKED_UP = 1_000_000
 
@@ -92,6 +95,18 @@ def _writers(options: argparse.Namespace) -> Part:
     return many_writers.measure(2 if options.quick else 10)
 
 
+def _queue(options: argparse.Namespace) -> Part:
+    return queueing.measure(*((500, 30, 1) if options.quick else (3_000, 300, 5)))
+
+
+def _device(options: argparse.Namespace) -> Part:
+    return device_sessions.measure(10 if options.quick else 100)
+
+
+def _memory(options: argparse.Namespace) -> Part:
+    return memory.measure(200 if options.quick else 5_000)
+
+
 def _slack(options: argparse.Namespace) -> Part:
     acknowledgements = slack_acknowledgement.measure(1 if options.quick else 30)
     bursts = request_burst.measure(1 if options.quick else 5)
@@ -142,31 +157,37 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "hosts": _hosts,
     "waves": _waves,
     "idle": _idle,
+    "device": _device,
     "open": _open,
     "drift": _drift,
     "enrolled": _enrolled,
     "log": _log,
     "writers": _writers,
+    "queue": _queue,
     "history": _history,
     "slack": _slack,
     "policy": _policy,
     "backup": _backup,
     "start": _start,
+    "memory": _memory,
 }
 _TITLES = {
     "hosts": "Many hosts and one host, beside other clients",
     "waves": "A change of many hosts",
     "idle": "Idle hosts",
+    "device": "A network device",
     "open": "Open pages, beside pending runs",
     "drift": "Drift",
     "enrolled": "Enrolled hosts",
     "log": "The change log",
     "writers": "Many writers on PostgreSQL",
+    "queue": "Runs for workers on PostgreSQL",
     "history": "History and log pages",
     "slack": "Slack, beside a bare Bolt app",
     "policy": "A policy of thousands of people",
     "backup": "Backup and restore",
     "start": "Starting",
+    "memory": "Memory over many runs",
 }
 
 

@@ -78,7 +78,7 @@ def single(rounds: int, *, quick: bool = False) -> list[Figure]:
     return [
         set_maximum(20, "one check over the API, p50", median(checks), "ms", bare),
         set_maximum(
-            55, "an approved change, to its verification, p50", median(changes), "ms", bare
+            50, "an approved change, to its verification, p50", median(changes), "ms", bare
         ),
     ]
 
@@ -100,7 +100,7 @@ def waves(count: int, rounds: int) -> Part:
             changes.append(keyturn.change(count))
     ratio = median(changes) / median(checks)
     targets = [
-        set_maximum(6, f"a change of {count} hosts in waves, beside their check", ratio, "×")
+        set_maximum(5, f"a change of {count} hosts in waves, beside their check", ratio, "×")
     ]
     return Part(table(targets), targets)
 
@@ -194,18 +194,18 @@ def _verdicts(results: Rounds, count: int) -> list[Figure]:
     figures: list[Figure] = []
     if _GO in warm:
         figures.append(
-            set_maximum(1.5, f"a check over {hosts}, beside Go's", ours / warm[_GO], "×")
+            set_maximum(1.25, f"a check over {hosts}, beside Go's", ours / warm[_GO], "×")
         )
     if _OF_PYTHON in warm:
         ratio = ours / warm[_OF_PYTHON]
         figures.append(
-            set_maximum(1.25, f"a check over {hosts}, beside {_OF_PYTHON}'s", ratio, "×")
+            set_maximum(1.1, f"a check over {hosts}, beside {_OF_PYTHON}'s", ratio, "×")
         )
     for peer, limit in _SLOWER:
         if peer in warm:
             what = f"{hosts}: faster than {peer.split(',')[0]}"
             figures.append(set_minimum(limit, what, warm[peer] / ours, "×"))
-    return [*figures, set_maximum(2, f"{hosts}: CPU a command", cpu, "ms")]
+    return [*figures, set_maximum(2.5, f"{hosts}: CPU a command", cpu, "ms")]
 
 
 def _hosts(count: int) -> str:
