@@ -294,7 +294,9 @@ def _lock_head(tx: Transaction) -> Tree:
     Raises LogAlteredError if the log does not end with what Keyturn wrote: another checkpoint
     would vouch for a history that Keyturn did not write.
     """
-    tx.log_head, tx.log_origin = _verify_newest(tx, take_lock(tx))
+    row = take_lock(tx)
+    # Nobody appends any more, so what is durable by now is there.
+    tx.log_head, tx.log_origin = _verify_newest(tx, row, tx.seen_head.tree)
     return tx.log_head
 
 
@@ -318,16 +320,17 @@ def _verify_head(tx: Transaction) -> tuple[Tree, str]:
     if tx.embedded and tx in _VERIFIED:
         # A transaction of SQLite sees no other one.
         return _VERIFIED[tx]
-    return _verify_newest(tx, tx.sql.execute(_NEWEST_ENTRY).first())
+    return _verify_newest(tx, tx.sql.execute(_NEWEST_ENTRY).first(), tx.tree_at_begin)
 
 
-def _verify_newest(tx: Transaction, row: Row[Any] | None) -> tuple[Tree, str]:
+def _verify_newest(tx: Transaction, row: Row[Any] | None, durable: Tree) -> tuple[Tree, str]:
     """Return the tree of the newest row's checkpoint and the name of the log.
 
-    Raises LogAlteredError unless the newest entry has its hash, our key signed the root with it,
-    and what this process knows of the log is still in it.
+    durable: what was before the row was read. Raises LogAlteredError unless the newest entry has
+    its hash, our key signed the root with it, and what this process knows of the log is still in
+    it.
     """
-    known = max(_get_verified(tx), tx.seen_head.tree, key=lambda one: one.size)
+    known = max(_get_verified(tx), durable, key=lambda one: one.size)
     if row is None:
         if known.size:
             raise LogShortenedError(0, known.size)

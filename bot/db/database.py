@@ -213,6 +213,8 @@ class Transaction:
         self.began = 0.0
         self.run_events = run_events or RunEvents()
         self.seen_head = SeenHead()
+        # What was durable before it read anything: it may not see what others append meanwhile.
+        self.tree_at_begin = Tree()
 
     def insert_into(self, table: Table) -> "sqlite.Insert | postgresql.Insert":
         """Return an INSERT that supports ON CONFLICT."""
@@ -369,6 +371,7 @@ class Database:
             run_events=self.run_events,
         )
         made.seen_head = self.seen_head
+        made.tree_at_begin = self.seen_head.tree
         made.began = began
         return made
 
@@ -385,6 +388,7 @@ class Database:
 
         view_rights: of the person who reads; None for the service, which sees all.
         """
+        tree_at_begin = self.seen_head.tree
         with self.guarded(), self._connection() as connection:
             self._begin(connection, _READING)
             now = self.read_clock(connection)
@@ -397,6 +401,7 @@ class Database:
                     run_events=self.run_events,
                 )
                 made.seen_head = self.seen_head
+                made.tree_at_begin = tree_at_begin
                 made.view_rights = view_rights
                 yield made
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, events, verification
-from bot.audit.change_log import EntryDraft
+from bot.audit.change_log import EntryDraft, LogAlteredError
 from bot.audit.event_type import UnknownEvent
 from bot.db.database import Database, StoreUnavailable
 from bot.model.merkle import Tree
@@ -75,6 +75,7 @@ def test_entry_altered_without_triggers_is_found_by_verification(
 
 def test_concurrent_writers_append_to_one_log(database: Database):
     _fill_log(database, 1)
+    alarms = list[LogAlteredError]()
 
     def write() -> None:
         left = list(range(10))
@@ -84,16 +85,36 @@ def test_concurrent_writers_append_to_one_log(database: Database):
 
         while left:
             # More writers than connections: who waits too long is turned away and comes again.
-            with suppress(StoreUnavailable), database.transaction() as tx:
-                change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"n": left[0]}))
-                tx.after_commit(done)
+            try:
+                with database.transaction() as tx:
+                    change_log.check_newest_entry(tx)
+                    change_log.append_entry(tx, UnknownEvent(kind="noted", facts={"n": left[0]}))
+                    tx.after_commit(done)
+            except LogAlteredError as alarm:
+                alarms.append(alarm)
+                return
+            except StoreUnavailable:
+                pass
 
     writers = [threading.Thread(target=write) for _ in range(50)]
     for writer in writers:
         writer.start()
     for writer in writers:
         writer.join()
+    assert alarms == []
     assert _verify(database).entries == 501
+
+
+def test_reader_takes_no_entry_that_others_append_meanwhile_for_a_lost_one(database: Database):
+    """It sees one state of the log, while this process remembers a newer one."""
+    _fill_log(database, 3)
+    with database.reading() as tx:
+        assert len(change_log.list_entries_after(tx, 0)) == 3
+        with database.transaction() as other:
+            change_log.append_entry(other, UnknownEvent(kind="noted"))
+        assert database.seen_head.tree.size == 4
+        assert change_log.get_verified_tree(tx).size == 3
+        assert change_log.check_newest_entry(tx).size == 3
 
 
 def test_signed_tree_that_is_not_the_stored_one_is_not_built_upon(database: Database):
