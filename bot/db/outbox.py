@@ -9,12 +9,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Row, Select, Update, delete, select, update
+from sqlalchemy import Row, Select, Update, delete, exists, select, update
 
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.times import DAY, SECOND
 
+# The slot of a card that several runs share.
+SHARED_CARD = "shared"
+_IS_URGENT = exists().where(
+    tables.break_glass.c.run == tables.outbox.c.run,
+    tables.break_glass.c.activated_at.is_not(None),
+)
 _NEXT_REVISION = {"revision": tables.outbox.c.revision + 1}
 _RELEASED = {"attempts": 0, "next_attempt_at": 0, "sender": "", "error": ""}
 RATE_LIMIT_ERRORS = ("ratelimited", "status 429")
@@ -56,6 +62,7 @@ def announce_run(tx: Transaction, run: int) -> None:
 
 
 def list_pending_updates(tx: Transaction, *, most: int = 100) -> list[PendingRunUpdate]:
+    """Return the pending updates: first those of urgent runs, then by their numbers."""
     return [_build_update(row) for row in tx.sql.execute(_select_pending(tx, most))]
 
 
@@ -67,7 +74,7 @@ def _select_pending(tx: Transaction, most: int) -> Select[Any]:
     return (
         select(tables.outbox)
         .where(tables.outbox.c.next_attempt_at <= tx.now)
-        .order_by(tables.outbox.c.run)
+        .order_by(_IS_URGENT.desc(), tables.outbox.c.run)
         .limit(most)
     )
 
@@ -181,7 +188,9 @@ def list_messages(tx: Transaction, run: int) -> dict[str, PostedMessage]:
 def find_run_of_message(tx: Transaction, channel: str, ts: str) -> int | None:
     """Return the run that a message is about; None for a message that is not about one."""
     message = tables.slack_message.c
-    query = select(message.run).where(message.ts == ts, message.channel == channel)
+    query = select(message.run).where(
+        message.ts == ts, message.channel == channel, message.slot != SHARED_CARD
+    )
     return tx.sql.execute(query).scalars().first()
 
 

@@ -122,7 +122,7 @@ def _build_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
 
 # Cached, because many runs have the same value.
 @lru_cache(1024)
-def _parse_origin(text: str) -> RequestOrigin:
+def parse_origin(text: str) -> RequestOrigin:
     return _ORIGIN.validate_json(text)
 
 
@@ -154,7 +154,7 @@ def _read_run(row: Any) -> Run:
         host=row.host,
         area=row.area,
         requested_by=row.requested_by,
-        origin=_parse_origin(row.origin),
+        origin=parse_origin(row.origin),
         reason=row.reason,
         requested_at=row.requested_at,
         expires_at=row.expires_at,

@@ -69,8 +69,10 @@ from bot.slack.run_forms import (
     render_reading,
 )
 from bot.slack.run_posts import CARD, COPY, REMARK
+from bot.slack.storms import SHOW_EACH
 from connectors.errors import DomainError
 
+_NUMBER_PATTERN = re.compile(r"\d{1,9}", re.ASCII)
 # Run, plan, and a text that was typed in a thread.
 _BUTTON_VALUE_PATTERN = re.compile(r"(\d{1,9}):([0-9a-f]{10})(?::(.*))?", re.ASCII | re.DOTALL)
 
@@ -225,6 +227,7 @@ class SlackListeners:
         app.action(_READ_BUTTON_PATTERN)(self.on_read_button)
         app.action(_COMMAND_BUTTON_PATTERN)(self.on_command_button)
         app.action(ASK_ACCESS)(self.on_ask_access)
+        app.action(SHOW_EACH)(self.on_show_each)
         app.shortcut(modals.ABOUT_HOST)(self.on_shortcut)
         app.event("app_home_opened")(self.on_home_opened)
         app.event("app_mention")(self.on_mention)
@@ -360,6 +363,21 @@ class SlackListeners:
             opening = forms.open_plan(trigger_id, number, person=person.id, channel=channel)
         if not await opening:
             await self._reply_to_click(click, _NO_FORM)
+
+    async def on_show_each(self, ack: AsyncAck, body: Body) -> None:
+        """Send a person the cards of the requests that share one."""
+        click = payloads.parse_click(body)
+        self._run_in_background(self._show_each(click), click.channel, click.account.user)
+        await ack()
+
+    async def _show_each(self, click: payloads.ButtonClick) -> None:
+        person = await self._identity.get_person(click.account)
+        if not _NUMBER_PATTERN.fullmatch(click.value):
+            raise TooLate("This button is out of date: type /keyturn inbox.")
+        answer = await threads.run_in_answer_thread(
+            self._commands.show_each, int(click.value), person=person.id, user=click.account.user
+        )
+        await self._reply_to_click(click, answer)
 
     async def _open_decision(self, click: payloads.ButtonClick, person: str) -> None:
         """Open the form for the reason of a decision; an outdated card loses its buttons."""

@@ -32,7 +32,7 @@ from bot.queries.break_glass_rules import check_break_glass_reason
 from bot.queries.preview import preview_request
 from bot.queries.suggestions import RequestableRunbooks
 from bot.service import KeyturnService
-from bot.slack import handover, parsing, policy_commands, replies, unfurls, watching
+from bot.slack import handover, parsing, policy_commands, replies, storms, unfurls, watching
 from bot.slack.blocks import Message
 from bot.slack.buttons import is_reading
 from bot.slack.changed_command import answer_changed_command
@@ -278,6 +278,13 @@ class SlackCommands:
         with self._database.transaction() as tx:
             watching.add_watcher(tx, number, user=user, rights=rights)
         return replies.build_text_reply(f"You get a direct message when run {number} ends.")
+
+    def show_each(self, leader: int, *, person: str, user: str) -> Message:
+        """Send a person the cards of requests that share one. Raises TooLate."""
+        rights = self._view_builder.get_view_rights(person)
+        with self._database.transaction() as tx:
+            answer = storms.ask_for_cards(tx, leader, user=user, rights=rights)
+        return replies.build_text_reply(answer)
 
     def remember_access(self, account: Account) -> bool:
         """Record that an unknown person asks for access; return whether it is the first time."""

@@ -27,7 +27,7 @@ from bot.slack.labels import format_title_with_host
 from bot.slack.run_facts import Approver, SlackRunView
 from bot.slack.run_message import render_card, render_decided
 from bot.slack.run_notices import RunNotice
-from bot.slack.run_posts import COPY, RunPosts
+from bot.slack.run_posts import ASKED, COPY, RunPosts
 
 _MAX_COPIES, _MAX_NAMES = 10, 10
 
@@ -103,8 +103,12 @@ async def update_copies(posts: RunPosts, location: MessageLocation | None) -> No
     for slot in posts.posted:
         if slot.startswith(COPY):
             await posts.update_or_forget(slot, message)
-    for user in list_users_due_copy(run_view, location):
+    for user in list_users_due_copy(run_view, location, is_shared=posts.shares_card):
         await posts.try_send_once(_build_copy_slot(run_view, user), message, user)
+    for slot in list(posts.posted):
+        if slot.startswith(ASKED):
+            user = slot.removeprefix(ASKED)
+            await posts.try_send_once(f"{COPY}{user}", message, user)
 
 
 def _build_copy_slot(run_view: SlackRunView, user: str) -> str:
@@ -114,10 +118,17 @@ def _build_copy_slot(run_view: SlackRunView, user: str) -> str:
     return f"{COPY}{user} {assignment.at}" if assignment and is_assigned else f"{COPY}{user}"
 
 
-def list_users_due_copy(run_view: SlackRunView, location: MessageLocation | None) -> list[str]:
-    """Return the users who need a copy of the card. location: of the card itself.
+def list_users_due_copy(
+    run_view: SlackRunView, location: MessageLocation | None, *, is_shared: bool = False
+) -> list[str]:
+    """Return the users who need a copy of the card.
 
-    A requester who has to sign first is called at once: nothing goes on before.
+    A requester who has to sign first is called at once: nothing goes on before. Of requests that
+    share a card, approvers are called in its thread, and get copies of those assigned to them.
+
+    Args:
+        location: Of the card itself.
+        is_shared: Whether the run shares it with others.
     """
     if run_view.run.state is not State.PENDING:
         return []
@@ -125,6 +136,8 @@ def list_users_due_copy(run_view: SlackRunView, location: MessageLocation | None
     if run_view.view.lacks_signed_request and run_view.requester and not is_hidden:
         return [run_view.requester]
     missing = list_missing_approvers(run_view)
+    if is_shared and not is_hidden:
+        missing = [one for one in missing if one.is_assigned]
     is_called = any(one.is_assigned or one.is_on_duty for one in missing)
     if run_view.run.reminded_at is None and not is_hidden and not is_called:
         return []

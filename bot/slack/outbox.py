@@ -9,7 +9,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -20,7 +20,7 @@ from slack_sdk.errors import SlackApiError
 
 from bot.db import home_queue, outbox, runs
 from bot.db.database import Database, StoreUnavailable, Transaction
-from bot.db.outbox import PendingRunUpdate
+from bot.db.outbox import SHARED_CARD, PendingRunUpdate
 from bot.model.run import Run, State
 from bot.slack import routing
 from bot.slack.blocks import Message, context, escape_mrkdwn
@@ -54,6 +54,13 @@ from bot.slack.run_message import (
     render_result,
 )
 from bot.slack.run_posts import CARD, REMARK, RunPosts
+from bot.slack.storms import (
+    find_storm,
+    is_urgent,
+    read_members,
+    render_shared_card,
+    send_calls,
+)
 from bot.slack.threads import write_or_log
 from bot.slack.unfurls import Unfurls
 from bot.slack.watching import list_watchers, notify_watcher
@@ -234,7 +241,7 @@ class Outbox:
                 delivery
                 for item in outbox.lock_pending_updates(tx)
                 if not self._is_too_early((delivery := self._build_delivery(tx, item)).posts)
-                and self._is_channel_ready(tx, delivery)
+                and self._is_channel_ready(tx, self._find_storm(tx, delivery))
                 and outbox.claim_update(tx, item, sender=self._sender_name, seconds=_LEASE_SECONDS)
             )
             return list(islice(ready, limit))
@@ -248,6 +255,11 @@ class Outbox:
         posts.watchers = list_watchers(tx, posts, self._view_builder)
         return _Delivery(update, posts)
 
+    def _find_storm(self, tx: Transaction, delivery: _Delivery) -> _Delivery:
+        posts, default_channel = delivery.posts, self._default_channel
+        posts.storm = find_storm(tx, posts, default_channel=default_channel)
+        return delivery
+
     def _is_channel_ready(self, tx: Transaction, delivery: _Delivery) -> bool:
         """Return whether the channel takes one more message now; else it waits for its turn."""
         now, run = self._clock(), delivery.update.run
@@ -256,7 +268,7 @@ class Outbox:
             turn = now + self._channel_rate.reserve_turn(
                 _get_channel(delivery.posts, default=self._default_channel)
             )
-        if turn <= now:
+        if turn <= now or is_urgent(delivery.posts.run_view):
             return True
         self._turns[run] = turn
         # A sender that takes over waits no longer than that.
@@ -293,7 +305,8 @@ class Outbox:
         if run.state is State.PLANNING:
             return posts.run_view.view.now - run.requested_at < _PLANNING_SECONDS * 1_000_000
         since = self._clock() - self._sent_at.get(run.id, -_UPDATE_INTERVAL_SECONDS)
-        return run.state is State.RUNNING and since < _UPDATE_INTERVAL_SECONDS
+        changes_often = run.state is State.RUNNING or SHARED_CARD in posts.posted
+        return changes_often and since < _UPDATE_INTERVAL_SECONDS
 
     async def _deliver_update(self, delivery: _Delivery) -> None:
         item = delivery.update
@@ -376,7 +389,8 @@ class Outbox:
         if run_view.run.state is State.PLANNED:
             plan = render_plan_message(run_view)
             await attempt.deliver_part(self._send_ephemeral(posts, _PLAN, plan))
-        match routing.get_audience(run_view, is_posted=CARD in posts.posted):
+        is_posted = CARD in posts.posted or posts.storm is not None
+        match routing.get_audience(run_view, is_posted=is_posted):
             case Audience.NONE:
                 pass
             case Audience.REQUESTER:
@@ -392,8 +406,15 @@ class Outbox:
 
     async def _send_to_channel(self, posts: RunPosts, attempt: "_DeliveryAttempt") -> None:
         error_count = len(attempt.errors)
-        location = await attempt.deliver_part(self._update_card(posts))
-        if len(attempt.errors) > error_count:
+        shared = await attempt.deliver_part(self._update_shared_card(posts))
+        if posts.shares_card:
+            location = shared
+            if location is None:
+                # Its first post announces the runs that share it.
+                return
+        else:
+            location = await attempt.deliver_part(self._update_card(posts))
+        if len(attempt.errors) > error_count and not posts.shares_card:
             if CARD not in posts.posted:
                 return
             location = posts.get_location(CARD)
@@ -401,7 +422,8 @@ class Outbox:
         await attempt.deliver_part(self._send_result(posts, location))
         await attempt.deliver_part(_send_hint(posts, location))
         await attempt.deliver_part(_send_remarks(posts, location))
-        await attempt.deliver_part(_send_reminders(posts, location))
+        if not posts.shares_card:
+            await attempt.deliver_part(_send_reminders(posts, location))
         await attempt.deliver_part(update_copies(posts, location))
 
     async def _send_ephemeral(self, posts: RunPosts, slot: str, message: Message) -> None:
@@ -419,17 +441,37 @@ class Outbox:
 
     async def _update_card(self, posts: RunPosts) -> MessageLocation | None:
         """Post or update the card and return its location; None if no channel takes it."""
-        message, slot = render_card(posts.run_view), CARD
-        if CARD in posts.posted:
-            location = posts.get_location(CARD)
-            if await posts.update(CARD, message):
+        return await self._post_or_update(posts, CARD, render_card(posts.run_view))
+
+    async def _update_shared_card(self, posts: RunPosts) -> MessageLocation | None:
+        """Post or update the card that a run shares, if it leads; return where it is."""
+        if posts.storm is None or posts.storm.leader != posts.run_view.run.id:
+            return posts.storm.location if posts.storm else None
+        members = await asyncio.to_thread(self._read_members, posts.storm.leader)
+        message = render_shared_card(posts.run_view, members)
+        location = await self._post_or_update(posts, SHARED_CARD, message)
+        await send_calls(posts, location)
+        return location
+
+    def _read_members(self, leader: int) -> Sequence[Run]:
+        with self._database.reading() as tx:
+            return read_members(tx, leader)
+
+    async def _post_or_update(
+        self, posts: RunPosts, slot: str, message: Message
+    ) -> MessageLocation | None:
+        name = slot
+        if slot in posts.posted:
+            location = posts.get_location(slot)
+            if await posts.update(slot, message):
                 return location
             # A replacement has a name of its own.
-            slot = f"{CARD} {location.ts}"
-        named_message = with_message_name(message, posts.run_view, slot)
+            name = f"{slot} {location.ts}"
+        named_message = with_message_name(message, posts.run_view, name)
         new_location = await self._post_card(posts.run_view, named_message)
         if new_location is not None:
-            await posts.store(CARD, new_location, message)
+            is_shared = slot == SHARED_CARD
+            await posts.store(slot, new_location, message, is_new_thread=is_shared)
         return new_location
 
     async def _post_card(self, run_view: SlackRunView, message: Message) -> MessageLocation | None:
@@ -503,8 +545,13 @@ async def _send_reminders(posts: RunPosts, location: MessageLocation | None) -> 
 
 def _get_channel(posts: RunPosts, *, default: str) -> str:
     """Return the channel of a delivery; "" without one, which needs no turn."""
-    if CARD in posts.posted:
-        return posts.get_location(CARD).channel
+    for slot in (CARD, SHARED_CARD):
+        if slot in posts.posted:
+            return posts.get_location(slot).channel
+    if posts.storm is not None and posts.storm.leader != posts.run_view.run.id:
+        # Only its result is posted, in the thread of the card.
+        location = posts.storm.location if posts.run_view.run.is_ended else None
+        return location.channel if location else ""
     if routing.get_audience(posts.run_view, is_posted=False) is Audience.NONE:
         return ""
     return next(iter(routing.list_channels(posts.run_view, default_channel=default)), "")

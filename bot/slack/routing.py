@@ -2,7 +2,7 @@
 
 from enum import Enum, auto
 
-from bot.model.run import State
+from bot.model.run import RequestOrigin, State
 from bot.slack.run_facts import SlackRunView
 
 # Requesters see the answer where they made the request.
@@ -72,8 +72,22 @@ def list_channels(run_view: SlackRunView, *, default_channel: str) -> list[str]:
     approver sees it: it goes to the channel of its area, or to the default one.
     """
     run = run_view.run
-    origin = run.origin.channel if run.origin.source in {"slack", "schedule"} else ""
     shared = [channel for channel in (run_view.channel, default_channel) if channel]
-    if origin.startswith("D") and run.kind == "change" and shared:
-        origin = ""
+    origin = _get_origin_channel(run.origin, run.kind, has_shared=bool(shared))
     return list(dict.fromkeys([channel for channel in (origin, *shared) if channel]))
+
+
+def get_first_channel(
+    run_view: SlackRunView, origin: RequestOrigin, *, default_channel: str
+) -> str:
+    """Return the first channel for the card of a request like a run; "" without one.
+
+    origin: of the request.
+    """
+    shared = run_view.channel or default_channel
+    return _get_origin_channel(origin, run_view.run.kind, has_shared=bool(shared)) or shared
+
+
+def _get_origin_channel(origin: RequestOrigin, kind: str, *, has_shared: bool) -> str:
+    channel = origin.channel if origin.source in {"slack", "schedule"} else ""
+    return "" if channel.startswith("D") and kind == "change" and has_shared else channel

@@ -2,12 +2,12 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from slack_sdk.errors import SlackApiError
 
-from bot.db import outbox
-from bot.db.database import Database
+from bot.db import outbox, storms
+from bot.db.database import Database, Transaction
 from bot.db.outbox import PostedMessage
 from bot.slack.blocks import Message
 from bot.slack.client import (
@@ -26,6 +26,20 @@ _log = logging.getLogger(__name__)
 
 # The slot of the card; and the starts of those of its copies, and of questions and answers.
 CARD, COPY, REMARK = "card", "copy ", "remark "
+# The start of the slots of the users who asked for a copy.
+ASKED = "asked "
+
+
+@dataclass(frozen=True)
+class Storm:
+    """A card that several runs share."""
+
+    leader: int
+    """The run whose delivery posts and updates it."""
+    location: MessageLocation | None
+    """None until it is posted."""
+    has_own_card: bool
+    """Whether the run has overtaken the others, with a card of its own."""
 
 
 class RunPosts:
@@ -35,6 +49,7 @@ class RunPosts:
         run_view: the run as it is now.
         posted: what was sent, by slot.
         watchers: the users who watched it, and have no message about its end yet.
+        storm: the card that the run shares with others; None if there is none.
     """
 
     def __init__(
@@ -45,6 +60,7 @@ class RunPosts:
         posted: Mapping[str, PostedMessage],
     ) -> None:
         self.watchers: Sequence[str] = ()
+        self.storm: Storm | None = None
         self._database, self._sender = database, sender
         self.run_view, self.posted = run_view, posted
 
@@ -115,9 +131,31 @@ class RunPosts:
         await self.store(slot, location, message)
         return True
 
-    async def store(self, slot: str, location: MessageLocation, message: Message) -> None:
-        """Record a message that was sent."""
+    @property
+    def shares_card(self) -> bool:
+        """Whether the run has no card of its own."""
+        return self.storm is not None and not self.storm.has_own_card
+
+    async def store(
+        self,
+        slot: str,
+        location: MessageLocation,
+        message: Message,
+        *,
+        is_new_thread: bool = False,
+    ) -> None:
+        """Record a message that was sent.
+
+        is_new_thread: whether the runs that share it as their card were without a place for what
+        follows in its thread: they are announced.
+        """
         posted = PostedMessage(
             self.run_view.run.id, slot, location.channel, location.ts, message.digest
         )
-        await write_or_log(self._database, lambda tx: outbox.store_message(tx, posted))
+
+        def write(tx: Transaction) -> None:
+            outbox.store_message(tx, posted)
+            for number in storms.list_members(tx, posted.run) if is_new_thread else ():
+                outbox.announce_run(tx, number)
+
+        await write_or_log(self._database, write)

@@ -18,6 +18,7 @@ from bot.slack.notifications import render_break_glass_alert
 from bot.slack.run_facts import Approver, SlackRunView
 from bot.slack.run_forms import render_plan_message
 from bot.slack.run_message import render_card, render_result
+from bot.slack.storms import render_shared_card
 from connectors.command import Shell
 from runbooks import load_catalogue
 from tests.acceptance.browsing import CONTRAST
@@ -102,6 +103,9 @@ def scenes() -> dict[str, list[Message]]:
         for name, run_view in build_run_view_of_each_state().items()
     }
     drawn["several hosts"] = [render_card(fan_out())]
+    states = [run_view.run for run_view in build_run_view_of_each_state().values()]
+    storm = [replace(run, id=number) for number, run in enumerate(states * 2, start=11)]
+    drawn["storm"] = [render_shared_card(build_run_view(), storm)]
     drawn["broken glass"] = [
         render_break_glass_alert(with_break_glass()),
         render_card(with_break_glass()),

@@ -1,5 +1,6 @@
 """Use every command, button and form of Slack once."""
 
+import asyncio
 import itertools
 from collections.abc import Mapping
 from html import escape
@@ -46,6 +47,7 @@ class Walk:
         await self.times()
         await self.mandates()
         await self.several_hosts()
+        await self.storm()
         for walk in collect("CHAT_WALKS").values():
             await walk(self)
         await self.forms()
@@ -212,6 +214,15 @@ class Walk:
         for user in ("U0OLGA", "U0ADAM"):
             await self.say(f"approve {several.id} {several.short_digest}", user)
         await self.chat.settle()
+
+    async def storm(self) -> None:
+        """Have more requests of one kind than get cards of their own."""
+        runbook = SetSwitch(host="lb2", name="lamp", value="on")
+        for _ in range(11):
+            await asyncio.to_thread(self.chat.harness.request, runbook, reason=LOUD)
+        await self.chat.settle()
+        card = next(one for one in self.chat.slack.posted if "show-each" in one.buttons)
+        await self.chat.press("show-each", "U0OLGA", message=card)
 
     async def forms(self) -> None:
         """Open each form, look for options, hand in what does not fit and what does."""

@@ -45,6 +45,7 @@ TRUSTED_TEXTS = frozenset(
         "replies: title",
         "replies: notice",
         "run_message: run.origin.source",
+        "storms: f'{title} – {states}'",
         "delegation_command: end_command",
         "chat: f'{tree.name}: {overview.margin_sentence}'",
     }

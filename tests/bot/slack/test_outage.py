@@ -62,6 +62,15 @@ async def request_in_thread(chat: Chat, value: str) -> Run:
     return await asyncio.to_thread(request_lamp, chat, value)
 
 
+async def request_over_time(chat: Chat, count: int) -> None:
+    """Request several changes, so far apart that each has a card of its own."""
+    for _ in range(count):
+        await request_in_thread(chat, "on")
+    with chat.harness.database.transaction() as tx:
+        earlier = tables.run.c.requested_at - 30_000_000 * tables.run.c.id
+        tx.sql.execute(update(tables.run).values(requested_at=earlier))
+
+
 @pytest.mark.parametrize("how", ["it answers 503", "nobody is there"])
 async def test_slack_outage_of_six_hours_delays_no_run_and_loses_no_result(
     chat: Chat, clock: Clock, how: str
@@ -139,8 +148,7 @@ async def test_end_of_an_outage_does_not_shorten_the_wait_that_slack_asked_for(
 async def test_ten_thousand_updates_become_one_message_per_run_within_the_rate_limit(
     chat: Chat, clock: Clock
 ):
-    for _ in range(30):
-        await request_in_thread(chat, "on")
+    await request_over_time(chat, 30)
     with chat.harness.database.transaction() as tx:
         for item in outbox.list_pending_updates(tx) * 350:
             outbox.announce_run(tx, item.run)
@@ -192,8 +200,7 @@ async def test_without_the_channel_rate_limit_all_messages_are_posted_at_once(
         return 0.0
 
     monkeypatch.setattr(ChannelRateLimit, "reserve_turn", at_once)
-    for _ in range(15):
-        await request_in_thread(chat, "on")
+    await request_over_time(chat, 15)
     await chat.door.outbox.deliver_due()
     assert len(chat.slack.posted) == 15
 
