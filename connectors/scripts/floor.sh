@@ -20,14 +20,15 @@ floor_rules='
         else if ($1 == "origin") origins[$2] = 1
         else if ($1 == "verify-user") verifies = 1
         else if ($1 == "group") for (i = 3; i <= NF; i++) member[$2, $i] = 1
+        else if ($1 == "signed" && NF < 3 || ($1 == "unsigned" || $1 == "never") && NF < 2) odd = $0 ", with a word missing"
         else if ($1 == "signed" || $1 == "unsigned" || $1 == "never") rule[++rules] = $0
         else if (NF && $1 !~ /^#/) odd = $1
     }
     function floor_error() {
-        if (odd != "") return "holds a line that this version does not know: " odd
+        if (odd != "") return "holds a line that this version does not know: " substr(odd, 1, 100)
         if (version "" != "1") return "has not version 1"
         if (name !~ /^[A-Za-z0-9._-]+$/) return "does not name this host"
-        if (skew !~ /^[0-9][0-9]?[0-9]?[0-9]?$/) return "has a skew that is no number of seconds"
+        if (skew !~ /^(0|[1-9][0-9]?[0-9]?[0-9]?)$/) return "has a skew that is no number of seconds"
         return ""
     }
     function fits(from,    i) {

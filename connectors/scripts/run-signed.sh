@@ -23,7 +23,7 @@ signers=$root/etc/keyturn/signers floor=$root/etc/keyturn/floor
 record=$root/var/lib/keyturn-signed
 
 refuse() {
-    echo "not run: $1" >&2
+    printf '%s\n' "not run: $1" >&2
     exit 64
 }
 refuse_full() { refuse "$record cannot be written: is the disk full?"; }
@@ -37,7 +37,7 @@ read_life() {
     { read -r boot </proc/sys/kernel/random/boot_id && read -r stat <"/proc/$1/stat"; } 2>/dev/null || return 0
     # shellcheck disable=SC2086 # the fields of the process are words
     set -- ${stat##*") "}
-    case $1 in Z | X) ;; *) life="${stat%% *} $boot ${20}" ;; esac
+    case ${1-} in Z | X) ;; *) life="${stat%% *} $boot ${20-}" ;; esac
 }
 
 # Let $end be how an action of a step ended: its exit status, "closed", "unknown" once it began, or
@@ -78,14 +78,15 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 129' HUP
 trap 'exit 143' TERM
 most=4194304
-{ head -c "$((most + 1))" >"$work/input" && : >"$work/in"; } 2>/dev/null || refuse_full
+# A NUL ends the line for one awk, belongs to it for another, and is nothing for the shell.
+{ head -c "$((most + 1))" | tr -d '\000' >"$work/input" && : >"$work/in"; } 2>/dev/null || refuse_full
 
 . ./floor.sh
 . ./signatures.sh
 
 facts=$(awk -v work="$work" -v most="$most" -v signers="$signers" -v floor="$floor" "$floor_rules$signature_rules"'
     function fail(why) { failed = 1; print "refused " why; exit }
-    BEGIN { wanted["run"] = wanted["not-before"] = wanted["expires"] = "^[0-9]+$"; wanted["nonce"] = "^[0-9a-f]+$" }
+    BEGIN { wanted["run"] = wanted["not-before"] = wanted["expires"] = "^(0|[1-9][0-9]*)$"; wanted["nonce"] = "^[0-9a-f]+$" }
     reading == "floor" { take_floor(); next }
     reading == "signers" { take_signer(); next }
     {
@@ -103,8 +104,10 @@ facts=$(awk -v work="$work" -v most="$most" -v signers="$signers" -v floor="$flo
         if (!documents++ && line != "keyturn-plan 1") fail("the document is not a plan of version 1")
         if (key in wanted && key in fact) fail("the document says its " key " twice")
         if (key in wanted) fact[key] = text
-        if (line ~ /^host [^ ]+ [0-9a-f]+ SHA256:[A-Za-z0-9+\/]+$/ && split(text, host, " ") && host[1] == name)
+        if (line ~ /^host [^ ]+ [0-9a-f]+ SHA256:[A-Za-z0-9+\/]+$/ && split(text, host, " ") && host[1] == name) {
+            if (++sections_here > 1000) fail("the plan has more than 1000 sections for " name)
             own = own host[2] " " host[3] " "
+        }
         next
     }
     /^s / {
@@ -112,7 +115,7 @@ facts=$(awk -v work="$work" -v most="$most" -v signers="$signers" -v floor="$flo
         if (!sections++ && line != "keyturn-section 1") fail("the section has not version 1")
         if (key == "step") step++
         if (step != number) next
-        if (key == (undo ? "undo" : "do")) { print text >(work "/words"); word[++words] = text; said = said " " text }
+        if (key == (undo ? "undo" : "do")) { print text >(work "/words"); word[++words] = text; if (length(said) < 400) said = said " " text }
         if (key == undo "in") printf "%s%s", (inputs++ ? "\n" : ""), text >(work "/in")
         if (key == undo "deadline") limit = text
         next
@@ -145,6 +148,8 @@ facts=$(awk -v work="$work" -v most="$most" -v signers="$signers" -v floor="$flo
         if (word[1] ~ /^$|^-|=/) fail("step " number " does not begin with a program")
         if (asked !~ /^report/) problem = judge(people, !inputs)
         if (problem) fail(problem " (" floor ")")
+        # Not every awk ends with an error where the disk was full.
+        if (close(work "/words") || inputs && close(work "/in")) exit 1
         print asked, fact["nonce"], fact["not-before"], fact["expires"], skew, limit + 0, name
         print own "\n" signed
         print "run " fact["run"] ", " asked ", signed by " (people == "" ? "no one" : people) ":" substr(said, 1, 400)
@@ -173,9 +178,12 @@ fi
 # The plan is for this host, and the section is its own.
 hash=$(sha256sum <"$work/s") || refuse_full
 hash=${hash%% *}
-case " $sections " in *" $hash "*) ;; *) refuse "these steps are not part of the plan for $name" ;; esac
-fingerprint=${sections##*"$hash "}
-fingerprint=${fingerprint%% *}
+fingerprint='' before=''
+for each in $sections; do
+    [ "$before" != "$hash" ] || fingerprint=$each
+    before=$each
+done
+[ -n "$fingerprint" ] || refuse "these steps are not part of the plan for $name"
 
 # Fingerprints that were computed before are kept, with the keys: to compute takes as long as to verify a signature.
 keys='' kept='' own=''
@@ -185,7 +193,7 @@ for file in "$root"/etc/ssh/ssh_host_*_key.pub; do
 done
 set -f
 { read -r kept && read -r keys; } 2>/dev/null <"$record/keys"
-[ "$kept" = "$own" ] || keys=$(echo "$own" | tr '|' '\n' | ssh-keygen -l -f - 2>/dev/null | tr '\n' ' ')
+[ "$kept" = "$own" ] || keys=$(printf '%s\n' "$own" | tr '|' '\n' | ssh-keygen -l -f - 2>/dev/null | tr '\n' ' ')
 case $keys in *" $fingerprint "*) ;; *) refuse "the plan is for a host with the key $fingerprint, which $name does not have" ;; esac
 
 # A plan from before the record began may have run already, and so may one that it forgot.
@@ -244,7 +252,7 @@ fi
 {
     echo "$ends" >"$plan/ends" && echo "$now" >"$taken/began" && mv "$work/input" "$taken/input" &&
         { [ "$kept" = "$own" ] || { printf '%s\n' "$own" "$keys" >"$work/keys" && mv "$work/keys" "$record/keys"; }; } &&
-        echo "$now $nonce $told" >>"$record/log"
+        printf '%s\n' "$now $nonce $told" >>"$record/log"
 } || refuse_full
 sync "$taken/began" "$taken/input" "$plan/ends" "$taken" "$plan" "$record/log" "$record" 2>/dev/null || sync || refuse_full
 logger -p authpriv.notice -t keyturn-signed -- "$told" 2>/dev/null

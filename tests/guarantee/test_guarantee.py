@@ -116,13 +116,15 @@ def test_step_that_is_sent_again_answers_the_same_and_is_not_run_again(
     host_of_each_shell: SignedHost,
 ):
     host = host_of_each_shell
-    code = f"echo changed >>{host.changed}; echo out; printf 'no end' >&2; exit 3"
+    code = f"echo changed >>{host.changed}; echo out; printf 'no end' >&2; exit 3; \\n \\c"
     section = host.make_section(Step(("sh", "-c", code)))
     document = host.make_document(section)
     signatures = host.sign(document)
     answers = [host.run(document, section, signatures) for _ in range(3)]
     assert answers == [Outcome(3, b"out\n", "no end")] * 3
     assert host.changes == 1
+    (logged,) = (host.record / "log").read_text().splitlines()
+    assert logged.endswith(f"run 7, do 1, signed by dora olga: sh -c {code}")
     done = host.run(document, section, [], action="report")
     lines = done.out.decode().splitlines()
     assert (lines[:2], lines[-2:]) == (["do 3", "undo never"], ["out out", "err no end"])

@@ -294,6 +294,8 @@ def _send_otherwise() -> Iterator[Way]:
         "upper case": lambda sent: sent.upper(),
         "the input twice": lambda sent: sent * 2,
         "ten MiB of sections": lambda sent: sent + b"s in x\n" * 1_500_000,
+        "four MB of hosts": lambda sent: sent + b"d host lb1 0 SHA256:A\n" * 180_000,
+        "four MB of words": lambda sent: sent + b"s do x\n" * 570_000,
         "a line of ten MiB": lambda sent: sent + b"s in " + b"x" * 10_000_000 + b"\n",
         "step 0": lambda sent: sent.replace(b"a do 1", b"a do 0", 1),
         "step 2": lambda sent: sent.replace(b"a do 1", b"a do 2", 1),
@@ -547,6 +549,7 @@ def _weaken_files() -> Iterator[Way]:
             host.floor.read_text().replace("floor 1", "floor 2")
         ),
         "a floor with an unknown line": lambda host: host.write_floor("quorum tee"),
+        "a floor with a line that names no group": lambda host: host.write_floor("signed 3"),
         "a floor without a host": lambda host: host.floor.write_text(
             host.floor.read_text().replace(f"host {'lb1'}\n", "")
         ),
@@ -665,6 +668,7 @@ def _use_other_words() -> Iterator[Way]:
     for name, words in {
         "a program that is never run": ("cp", "/etc/hostname", "TARGET"),
         "another one": ("install", "/etc/hostname", "TARGET"),
+        "one with a NUL in it": ("ins\0tall", "/etc/hostname", "TARGET"),
         "a variable before the program": ("X=1", "tee", "-a", "TARGET"),
         "a search path before the program": ("PATH=/tmp", "tee", "-a", "TARGET"),
         "an option before the program": ("-S", "tee -a TARGET"),
@@ -800,6 +804,11 @@ TWINS = (
         "some commands are never run",
         "words: a program that is never run",
         {'if (part[1] == "never" &&': "if (0 &&"},
+    ),
+    Twin(
+        "awk and shell read the same words",
+        "words: one with a NUL in it",
+        {" | tr -d '\\000'": ""},
     ),
     Twin(
         "all lines of the floor hold for the floor itself",
