@@ -18,6 +18,7 @@ from bot.features.importing.sources import (
     SourceError,
     as_list,
     as_mapping,
+    is_false,
     is_list,
     is_list_of_mappings,
     is_mapping,
@@ -61,8 +62,13 @@ _FURTHER = frozenset(
 )
 
 
-# What changes how a task runs, and a step cannot say.
-_ODD_KEYS = ("environment", "until", "failed_when", "async", "ignore_errors")
+# What changes how a task runs, and a step cannot say: always, or unless it is false.
+_ODD_KEYS = ("environment", "until", "failed_when", "async")
+_ODD_FLAGS = ("ignore_errors", "check_mode", "run_once")
+# What tasks have of their play, of blocks around them, or of both.
+_OF_PLAY = ("become_user", *_ODD_KEYS, *_ODD_FLAGS)
+_OF_BLOCK = (*_OF_PLAY, "become", "delegate_to", "tags")
+_LOOP_OPTIONS = frozenset({"loop_var", "label", "pause"})
 # Modules whose files belong to who runs them.
 _OWNED = frozenset({"file", "copy", "template"})
 
@@ -83,6 +89,8 @@ class _Play:
     login: str = ""
     """Who runs tasks without `become`, if that is known and not root."""
     lists: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    common: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """What each task has unless it says otherwise."""
 
 
 @dataclass
@@ -132,6 +140,7 @@ def _import_play(
     play.root = is_true(raw.get("become", raw.get("sudo")))
     login = str(raw.get("remote_user", raw.get("user", "the login")))
     play.login = "" if login == "root" else login
+    play.common = {key: raw[key] for key in _OF_PLAY if key in raw}
 
     def find_origin(name: str) -> Origin:
         return Origin(file, document.make_error((*path, name), "").line, name)
@@ -166,16 +175,17 @@ def _list(file: Path, document: Document, path: KeyPath, value: object) -> list[
 
 def _make_play(file: Path, title: str, given: object) -> _Play:
     raw = as_mapping(given)
-    values = {
-        name: str(value)
-        for name, value in raw.items()
-        if isinstance(value, str | int) and not isinstance(value, bool) and "{{" not in str(value)
-    }
+    values = {name: str(value) for name, value in raw.items() if _is_known(value)}
     unknown = {"inventory_hostname": "host", "inventory_hostname_short": "host"}
     fields: dict[str, dict[str, Any]] = {}
     pages = Pages(title, f"{title[:150]}.", file, fields)
     lists = {name: as_list(value) for name, value in raw.items() if is_list(value)}
     return _Play(file, pages, values, unknown, lists=lists)
+
+
+def _is_known(value: object) -> bool:
+    """Return whether a value is one text or number that the file has as a whole."""
+    return isinstance(value, str | int) and "{{" not in str(value)
 
 
 def _iterate_texts(value: object) -> Iterator[str]:
@@ -190,19 +200,12 @@ def _import_task(play: _Play, document: Document, path: KeyPath, raw: dict[str, 
     if "block" in raw:
         for name in ("block", "always"):
             for at, each in enumerate(_list(play.file, document, (*path, name), raw.get(name))):
-                own = {key: raw[key] for key in ("become", "become_user") if key in raw}
-                when = [
-                    part
-                    for one in (raw, each)
-                    if "when" in one
-                    for part in as_list(one["when"]) or [one["when"]]
-                ]
-                added = {"when": when} if when else {}
-                _import_task(play, document, (*path, name, at), {**own, **each, **added})
+                _import_task(play, document, (*path, name, at), _inherit(raw, each))
         if "rescue" in raw:
             reason = "Keyturn stops at a step that fails, and offers the undo of those before"
             play.pages.leave_out(Origin(play.file, line, "rescue"), reason, is_setting=True)
         return
+    raw = {**play.common, **raw}
     modules = [key for key in raw if key not in _KEYWORDS]
     if len(modules) != 1:
         _ask(play, Origin(play.file, line, str(raw.get("name") or "task")), "it has no one module")
@@ -217,6 +220,22 @@ def _import_task(play: _Play, document: Document, path: KeyPath, raw: dict[str, 
         _import_unclear(play, origin, module, str(unclear))
         return
     _carry_tasks(play, origin, module.rpartition(".")[2], tasks)
+
+
+def _inherit(block: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a task with what it has of the block around it."""
+    joined = {
+        key: [part for one in (block, task) if key in one for part in _as_parts(one[key])]
+        for key in ("when", "notify")
+        if key in block or key in task
+    }
+    values = {**as_mapping(block.get("vars")), **as_mapping(task.get("vars"))}
+    own = {key: block[key] for key in _OF_BLOCK if key in block}
+    return {**own, **task, **joined, **({"vars": values} if values else {})}
+
+
+def _as_parts(value: object) -> list[Any]:
+    return as_list(value) or [value]
 
 
 def _import_unclear(play: _Play, origin: Origin, module: str, reason: str) -> None:
@@ -241,17 +260,25 @@ def _list_items(play: _Play, raw: Mapping[str, Any]) -> list[object]:
     is_known = loops[0] in ("loop", "with_items") and is_list(items)
     if not is_known or any("{{" in text for text in _iterate_texts(items)):
         raise Unclear("it loops over values that are not in the file")
+    if any(map(is_list, as_list(items))) or len(loops) > 1:
+        raise Unclear("it loops over lists in a list")
+    if odd := as_mapping(raw.get("loop_control")).keys() - _LOOP_OPTIONS:
+        raise Unclear(f"its loop has {min(odd)}, which is not read")
     return as_list(items)
 
 
 def _make_task(
     play: _Play, line: int, name: str, module: str, raw: Mapping[str, Any], item: object
 ) -> _Task:
-    values = dict(play.values)
+    own = as_mapping(raw.get("vars"))
+    values = {name: value for name, value in play.values.items() if name not in own}
+    values |= {name: str(value) for name, value in own.items() if _is_known(value)}
+    name_of_item = str(as_mapping(raw.get("loop_control")).get("loop_var") or "item")
     if is_mapping(item):
-        values |= {f"item.{key}": str(value) for key, value in as_mapping(item).items()}
+        parts = as_mapping(item).items()
+        values |= {f"{name_of_item}.{key}": str(each) for key, each in parts if _is_known(each)}
     elif item is not None:
-        values["item"] = str(item)
+        values[name_of_item] = str(item)
     short = module.rpartition(".")[2]
     given = raw[module]
     if isinstance(given, str | int) or given is None:
@@ -334,9 +361,21 @@ def _find_no_meaning(play: _Play, module: str, task: _Task) -> str:
         return "it runs on another host"
     if module not in _LINES and module not in MODULES:
         return f"the module {module} has no plain meaning here"
-    if module in MODULES and (key := next((key for key in _ODD_KEYS if key in raw), "")):
-        return f"it has `{key}`, which is not read"
+    if module in MODULES and (odd := _list_odd_keys(raw)):
+        return f"it has `{odd[0]}`, which is not read"
+    if "never" in _list_tags(raw):
+        return "its tag `never` has Ansible run it only when it is asked for"
     return _find_other_user(play, module, task)
+
+
+def _list_odd_keys(raw: Mapping[str, Any]) -> list[str]:
+    flags = [key for key in _ODD_FLAGS if key in raw and not is_false(raw[key])]
+    return [key for key in _ODD_KEYS if key in raw] + flags
+
+
+def _list_tags(raw: Mapping[str, Any]) -> list[str]:
+    tags = raw.get("tags")
+    return [*map(str, as_list(tags))] or [one.strip() for one in str(tags).split(",")]
 
 
 def _find_other_user(play: _Play, module: str, task: _Task) -> str:
@@ -376,10 +415,10 @@ def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
     question = _describe_condition(tasks[0].raw) if tasks else ""
     is_package = module in ("apt", "yum", "dnf")
 
-    def fill(text: str) -> str:
-        return str(_fill(play, text, play.values))
-
     def carry(draft: Draft, task: _Task) -> None:
+        def fill(text: str) -> str:
+            return str(_fill(play, text, task.values))
+
         before = len(draft.steps)
         MODULES[module](draft, origin, Given(play.file, task.given, fill))
         for _, _, step in draft.steps[before:]:
@@ -417,7 +456,7 @@ def _describe_condition(raw: Mapping[str, Any]) -> str:
     if "when" not in raw:
         return ""
     when = raw["when"]
-    shown = " and ".join(map(str, as_list(when) or [when]))
+    shown = " and ".join(map(str, _as_parts(when)))
     return " ".join(shown.split())[:300]
 
 
@@ -426,7 +465,7 @@ def _notify(play: _Play, raw: Mapping[str, Any], conditions: Sequence[str]) -> N
     if not names:
         return
     page = str(len(play.pages.drafts))
-    for name in as_list(names) or [names]:
+    for name in _as_parts(names):
         known = play.notified.setdefault(str(name).lower(), [])
         known += [f"{page}:{one}" if one else "" for one in conditions]
 
@@ -443,7 +482,7 @@ def _carry_code(play: _Play, origin: Origin, task: _Task) -> None:
     if given or not code:
         _ask(play, origin, "its arguments are not read", f"the line {code[:200]}")
         return
-    problems = [f"Ansible had `{key}` for it" for key in _ODD_KEYS if key in task.raw]
+    problems = [f"Ansible had `{key}` for it" for key in _list_odd_keys(task.raw)]
     if question := _describe_condition(task.raw):
         problems.append(f"Ansible asked {question}")
     if shell and not shell.endswith("/sh"):
@@ -493,29 +532,42 @@ def _import_handler(play: _Play, document: Document, path: KeyPath, raw: dict[st
     line = document.make_error(path, "").line
     name = str(raw.get("name") or "")
     origin = Origin(play.file, line, name or "handler")
-    names = [name, *([raw["listen"]] if isinstance(raw.get("listen"), str) else [])]
-    notified = [one for each in names for one in play.notified.get(each.lower(), [])]
+    names = [name, *_as_parts(raw.get("listen"))]
+    notified = [one for each in names for one in play.notified.get(str(each).lower(), [])]
     if not notified:
         play.pages.leave_out(origin, "no task that was carried over notifies it")
         return
-    module = next((key for key in raw if key not in _KEYWORDS), "")
-    short = module.rpartition(".")[2]
     page = f"{len(play.pages.drafts)}:"
     try:
-        task = _make_task(play, line, name, module, raw, None)
-        state = str(task.given.get("state", ""))
-        if short not in ("service", "systemd") or state not in ("restarted", "reloaded"):
-            raise Unclear(f"the handler {name} does more than restart a service")
+        verb, service = _read_restart(play, line, {**play.common, **raw})
         if not all(one.startswith(page) for one in notified):
             raise Unclear("a task that notifies it has no condition that is known")
-        verb = state.removesuffix("ed")
         conditions = [one.removeprefix(page) for one in notified]
-        service = str(task.given.get("name") or task.given.get("service"))
         play.pages.carry(
             origin,
             lambda draft: changes.carry_restart(draft, origin, verb, service, conditions),
         )
-    except (Unclear, KeyError) as unclear:
+    except Unclear as unclear:
         _ask(play, origin, str(unclear), f"what the handler {name} did")
         return
     play.pages.add_outcome(Kind.TYPED, origin, "if a step that notifies it is needed")
+
+
+def _read_restart(play: _Play, line: int, raw: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the verb and the service of a handler. Raises Unclear."""
+    name = str(raw.get("name") or "")
+    more = Unclear(f"the handler {name} does more than restart a service")
+    modules = [key for key in raw if key not in _KEYWORDS]
+    if len(modules) != 1 or any(key in raw for key in ("when", "loop", "block")):
+        raise more
+    task = _make_task(play, line, name, modules[0], raw, None)
+    given = dict(task.given)
+    state = str(given.pop("state", ""))
+    services = [given.pop(key) for key in ("name", "service", "unit") if key in given]
+    if task.module not in ("service", "systemd", "systemd_service") or given or len(services) != 1:
+        raise more
+    if state not in ("restarted", "reloaded"):
+        raise more
+    if reason := _find_no_meaning(play, task.module, task):
+        raise Unclear(reason)
+    return state.removesuffix("ed"), str(services[0])

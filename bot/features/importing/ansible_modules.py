@@ -13,6 +13,7 @@ from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 from bot.features.importing.sources import (
     SourceError,
     as_list,
+    is_false,
     is_file_within,
     is_list,
     is_true,
@@ -42,6 +43,20 @@ class Given:
                 return str(value)
         return default
 
+    def take_flag(self, *names: str, default: bool = False) -> bool:
+        """Return an argument that is yes or no. Raises Unclear for any other text."""
+        value = self.take(*names)
+        if value and not (is_true(value) or is_false(value)):
+            raise Unclear(f"its {names[0]} is {value[:40]}, which is neither yes nor no")
+        return is_true(value) if value else default
+
+    def take_presence(self) -> bool:
+        """Return whether the state is present, and not absent. Raises Unclear."""
+        state = self.take("state", default="present")
+        if state not in ("present", "absent"):
+            raise Unclear(f"the state {state[:40]} is not read")
+        return state == "present"
+
     def take_list(self, *names: str) -> list[str]:
         for name in names:
             value = self._given.pop(name, None)
@@ -50,6 +65,9 @@ class Given:
             if value is not None:
                 return [one.strip() for one in str(value).split(",")]
         return []
+
+    def has(self, name: str) -> bool:
+        return name in self._given
 
     def take_attributes(self) -> dict[str, str]:
         return {name: self.take(name) for name in ("mode", "owner", "group")}
@@ -67,6 +85,10 @@ class Given:
                     raise Unclear(f"{name} is no small file of text") from None
         raise Unclear(f"its source {name[:80]} is not beside the playbook")
 
+    def refuse_to_keep(self) -> None:
+        if not self.take_flag("force", default=True):
+            raise Unclear("it leaves a file that is there as it is")
+
     def refuse_rest(self) -> None:
         if self._given:
             raise Unclear(f"its argument {next(iter(self._given))} is not read")
@@ -74,10 +96,11 @@ class Given:
 
 def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
     name = given.take("name", "service", "unit")
-    state, enabled = given.take("state"), given.take("enabled")
-    reload = given.take("daemon_reload", "daemon-reload")
+    state, has_enabled = given.take("state"), given.has("enabled")
+    enabled = given.take_flag("enabled")
+    reload = given.take_flag("daemon_reload", "daemon-reload")
     given.refuse_rest()
-    if is_true(reload) or not name:
+    if reload or not name:
         raise Unclear("it has systemd read its unit files again, which leaves no state")
     if state in ("restarted", "reloaded"):
         verb = state.removesuffix("ed")
@@ -86,7 +109,7 @@ def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear(f"the state {state[:40]} is not read")
     running = {"": None, "started": True, "stopped": False}[state]
     changes.carry_service(
-        draft, origin, name, running=running, enabled=is_true(enabled) if enabled else None
+        draft, origin, name, running=running, enabled=enabled if has_enabled else None
     )
 
 
@@ -94,8 +117,8 @@ def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
     path = given.take("path", "dest", "destfile", "name")
     line, pattern = given.take("line", "value"), given.take("regexp", "regex")
     after = given.take("insertafter", default="EOF")
-    state = given.take("state", default="present")
-    if is_true(given.take("create")):
+    present = given.take_presence()
+    if given.take_flag("create"):
         raise Unclear("it creates the file if there is none")
     attributes = given.take_attributes()
     given.refuse_rest()
@@ -103,13 +126,13 @@ def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear("it inserts the line at a place within the file")
     if any(attributes.values()):
         raise Unclear("it sets the mode or the owner of the file too")
-    changes.carry_line(draft, origin, path, line, pattern=pattern, present=state == "present")
+    changes.carry_line(draft, origin, path, line, pattern=pattern, present=present)
 
 
 def _carry_copy(draft: Draft, origin: Origin, given: Given) -> None:
     path, content, source = given.take("dest"), given.take("content"), given.take("src")
     attributes = given.take_attributes()
-    given.take("force")
+    given.refuse_to_keep()
     given.refuse_rest()
     if source:
         content = given.read_file("files", source)
@@ -120,7 +143,7 @@ def _carry_copy(draft: Draft, origin: Origin, given: Given) -> None:
 def _carry_template(draft: Draft, origin: Origin, given: Given) -> None:
     path, source = given.take("dest"), given.take("src")
     attributes = given.take_attributes()
-    given.take("force")
+    given.refuse_to_keep()
     given.refuse_rest()
     content = given.read_file("templates", source)
     if "{#" in content:
@@ -133,11 +156,11 @@ def _carry_template(draft: Draft, origin: Origin, given: Given) -> None:
 def _carry_sysctl(draft: Draft, origin: Origin, given: Given) -> None:
     name, value = given.take("name", "key"), given.take("value", "val")
     file = given.take("sysctl_file", default="/etc/sysctl.conf")
-    state, reload = given.take("state", default="present"), given.take("reload", default="yes")
+    present, reload = given.take_presence(), given.take_flag("reload", default=True)
     given.take("sysctl_set")
     given.take("ignoreerrors")
     given.refuse_rest()
-    if state != "present" or not is_true(reload):
+    if not (present and reload):
         raise Unclear("it leaves the kernel as it is")
     changes.carry_sysctl(draft, origin, name, value)
     pattern = f"^ *{re.escape(name)} *="
@@ -183,13 +206,13 @@ def _make_package_carrier(manager: str) -> Callable[[Draft, Origin, Given], None
 
 
 def _carry_user(draft: Draft, origin: Origin, given: Given) -> None:
-    name, state = given.take("name", "user"), given.take("state", default="present")
+    name, present = given.take("name", "user"), given.take_presence()
     shell, home = given.take("shell"), given.take("home")
-    home_wanted = given.take("create_home", "createhome", default="yes")
-    system = given.take("system")
+    has_home = given.take_flag("create_home", "createhome", default=True)
+    is_system = given.take_flag("system")
     given.refuse_rest()
-    options = ["-m" if is_true(home_wanted) else "-M"]
-    options += ["-r"] if is_true(system) else []
+    options = ["-m" if has_home else "-M"]
+    options += ["-r"] if is_system else []
     options += ["-s", shell] if shell else []
     options += ["-d", home] if home else []
     changes.carry_account(
@@ -197,19 +220,16 @@ def _carry_user(draft: Draft, origin: Origin, given: Given) -> None:
         origin,
         "passwd",
         name,
-        present=state == "present",
-        options=options if state == "present" else (),
+        present=present,
+        options=options if present else (),
     )
 
 
 def _carry_group(draft: Draft, origin: Origin, given: Given) -> None:
-    name, state = given.take("name"), given.take("state", default="present")
-    system = given.take("system")
+    name, present, is_system = given.take("name"), given.take_presence(), given.take_flag("system")
     given.refuse_rest()
-    options = ["-r"] if is_true(system) and state == "present" else []
-    changes.carry_account(
-        draft, origin, "group", name, present=state == "present", options=options
-    )
+    options = ["-r"] if is_system and present else []
+    changes.carry_account(draft, origin, "group", name, present=present, options=options)
 
 
 MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {

@@ -104,10 +104,10 @@ def _import(directory: Path, read: "Callable[[set[str]], list[Imported]]") -> No
     taken = {*load_catalogue(), *_list_written(directory)}
     with exit_on_errors():
         imported = read(taken)
-    drafts = [draft for job in imported for draft in job.drafts]
-    questions = {draft.words: draft.list_questions() for draft in drafts}
-    for draft in drafts:
-        _write(directory, draft)
+        drafts = [draft for job in imported for draft in job.drafts]
+        questions = {draft.words: draft.list_questions() for draft in drafts}
+        for draft in drafts:
+            _write(directory, draft)
     lines = [line for job in imported for line in _describe(job, directory, questions)]
     print_result([_to_data(job, directory, questions) for job in imported], lines)
     if not any(job.outcomes for job in imported):

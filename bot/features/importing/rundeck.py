@@ -26,8 +26,9 @@ from bot.features.importing.sources import (
 )
 from runbooks._declared_yaml import Document, KeyPath
 
+# A variable of a shell has no dot in its name, so ${word.word} is one of Rundeck's.
 _VALUE = re.compile(
-    r"\$\{(option\.[\w.-]+|node\.[\w-]+|job\.[\w.-]+|globals\.[\w.-]+|data\.[\w.-]+)\}"
+    r"\$\{([a-z]+\.[\w.-]+)\}"
     r"|@(option\.[\w.-]+|node\.[\w-]+|job\.[\w.-]+|globals\.[\w.-]+|data\.[\w.-]+)@"
     r"|\$\{?(RD_[A-Z0-9_]+)\}?"
 )

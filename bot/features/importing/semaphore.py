@@ -3,6 +3,8 @@
 A template names a playbook in a repository. That is imported, under the name of the template.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,14 @@ from bot.features.importing.sources import (
     read_bytes,
     read_yaml,
 )
+
+_ARGUMENTS = "they are not read: look whether they change what the playbook does"
+_SETTINGS: Mapping[str, str] = {
+    "arguments": _ARGUMENTS,
+    "task_params": _ARGUMENTS,
+    "environment": "its values are not read: write those of a host where the draft asks",
+    "survey_vars": "the request has fields: the draft asks for their values",
+}
 
 
 def import_semaphore(file: Path, taken: set[str], repository: Path) -> list[Imported]:
@@ -57,4 +67,13 @@ def _import_template(
         return leave_out(
             f"{playbook} is not in {repository}: clone the repository, and name it by --repository"
         )
-    return import_ansible(place, taken, name)
+    imported = import_ansible(place, taken, name)
+    settings = [
+        Outcome(Kind.LEFT_OUT, line, key, reason, is_setting=True)
+        for key, reason in _SETTINGS.items()
+        if raw.get(key)
+    ]
+    return [
+        replace(one, outcomes=[*settings, *one.outcomes]) if at == 0 else one
+        for at, one in enumerate(imported)
+    ]

@@ -46,7 +46,12 @@ def is_list_of_mappings(value: object) -> bool:
 
 def is_true(value: object) -> bool:
     """Return whether a word of YAML, old or new, or of XML says yes."""
-    return str(value).lower() in ("true", "yes", "on", "1")
+    return str(value).lower() in ("true", "yes", "on", "1", "y", "t")
+
+
+def is_false(value: object) -> bool:
+    """Return whether such a word says no. A word may say neither."""
+    return str(value).lower() in ("false", "no", "off", "0", "n", "f")
 
 
 def is_file_within(path: Path, directory: Path) -> bool:

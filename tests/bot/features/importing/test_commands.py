@@ -177,6 +177,17 @@ def test_command_is_carried_over_only_with_its_plain_meaning(
     assert said in typed.stdout
 
 
+def test_values_of_rundeck_that_a_host_does_not_have_are_questions(tmp_path: Path):
+    text = (
+        "- name: x\n  options: [{name: a}]\n"
+        "  sequence: {commands: [{exec: 'ls ${unquotedoption.a} ${file.b} ${HOME}'}]}"
+    )
+    (job,) = import_rundeck(Path(write(tmp_path, text)), set())
+    assert "it uses ${unquotedoption.a}, which Keyturn does not know" in job.outcomes[0].note
+    assert "it uses ${file.b}, which" in job.outcomes[0].note
+    assert "HOME" not in job.outcomes[0].note
+
+
 def test_values_reach_a_blind_line_as_arguments_and_never_as_code(tmp_path: Path):
     draft = Draft("x", "x", tmp_path, {})
     value = "a b; id $(id) 'q'"
@@ -268,12 +279,91 @@ def test_what_changes_how_a_task_runs_is_never_dropped(tmp_path: Path, task: str
     assert said in typed.stdout, typed.stdout
 
 
+CLEAR = "no question"
+
+
+@pytest.mark.parametrize(
+    ("play", "said"),
+    [
+        # A value of the request is neither yes nor no, and no state.
+        ("{tasks: [{service: {name: x, state: started, enabled: '{{ b }}'}}]}", "neither yes nor"),
+        ("{tasks: [{user: {name: x, state: '{{ s }}'}}]}", "the state S is not read"),
+        ("{tasks: [{group: {name: x, state: '{{ s }}'}}]}", "the state S is not read"),
+        ("{tasks: [{lineinfile: {path: /a/b, line: c, state: '{{ s }}'}}]}", "the state S is"),
+        ("{tasks: [{copy: {dest: /a/b, content: c, force: no}}]}", "leaves a file that is there"),
+        # What a play and blocks say holds for their tasks.
+        ("{become_user: ann, tasks: [{apt: name=x}]}", "it runs as ann"),
+        ("{become_user: ann, tasks: [{apt: name=x, become_user: root}]}", CLEAR),
+        ("{environment: {A: b}, tasks: [{apt: name=x}]}", "it has `environment`"),
+        ("{tasks: [{delegate_to: db1, block: [{apt: name=x}]}]}", "it runs on another host"),
+        ("{tasks: [{environment: {A: b}, block: [{apt: name=x}]}]}", "it has `environment`"),
+        ("{tasks: [{check_mode: yes, apt: name=x}]}", "it has `check_mode`"),
+        ("{tasks: [{check_mode: no, ignore_errors: no, apt: name=x}]}", CLEAR),
+        ("{tasks: [{tags: [never], apt: name=x}]}", "its tag `never`"),
+        # Values of a task, a block and a loop come before those of the play.
+        (
+            "{vars: {p: a}, tasks: [{vars: {p: b}, file: 'path=/x/{{ p }} state=directory'}]}",
+            "/x/b",
+        ),
+        (
+            "{vars: {p: a}, tasks: [{vars: {p: b}, block: "
+            "[{file: 'path=/x/{{ p }} state=directory'}]}]}",
+            "/x/b",
+        ),
+        (
+            "{tasks: [{loop: [b], loop_control: {loop_var: p}, "
+            "file: 'path=/x/{{ p }} state=directory'}]}",
+            "/x/b",
+        ),
+        ("{tasks: [{loop: [b], loop_control: {index_var: i}, apt: 'name={{ i }}'}]}", "index_var"),
+        ("{tasks: [{with_items: [[a]], apt: 'name={{ item }}'}]}", "lists in a list"),
+    ],
+)
+def test_playbook_never_becomes_a_page_that_does_something_else(
+    tmp_path: Path, play: str, said: str
+):
+    file = Path(write(tmp_path, f"- {{hosts: all, become: true, {play[1:]}", "site.yml"))
+    (job,) = import_ansible(file, set())
+    ((draft,), (outcome,)) = job.drafts, job.outcomes
+    if said.startswith("/"):
+        assert f"Create the directory {said}" in draft.render()
+    elif said == CLEAR:
+        assert (str(outcome.kind), draft.list_questions()) == ("carried over", [])
+    else:
+        assert said in outcome.note
+        assert "TODO" in draft.render()
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        "{service: name=x state=reloaded daemon_reload=yes}",
+        "{service: name=x state=reloaded, when: a}",
+        "{service: name=x state=reloaded, delegate_to: db1}",
+        "{service: state=reloaded}",
+        "{command: x}",
+    ],
+)
+def test_handler_becomes_a_step_only_if_it_just_restarts(tmp_path: Path, handler: str):
+    play = (
+        "- hosts: all\n  become: true\n  tasks: [{copy: {dest: /a/b, content: c}, notify: h}]\n"
+        f"  handlers: [{{listen: [h], name: n, {handler[1:]}]\n"
+    )
+    (plain,) = import_ansible(
+        Path(write(tmp_path, play.replace(handler[1:], "service: name=x state=reloaded}"))), set()
+    )
+    assert list_became(plain) == ["carried over", "carried over"]
+    (job,) = import_ansible(Path(write(tmp_path, play)), set())
+    assert list_became(job) == ["carried over", "left out"]
+    assert "TODO" in job.drafts[0].render()
+
+
 def test_templates_of_semaphore_import_their_playbooks(tmp_path: Path):
     write(tmp_path, PLAYBOOK, "site.yml")
     project: Any = {
         "meta": {"name": "Demo"},
         "templates": [
-            {"name": "Web", "playbook": "site.yml"},
+            {"name": "Web", "playbook": "site.yml", "arguments": '["--tags", "x"]'},
             {"name": "Gone", "playbook": "gone.yml"},
             {"name": "Out", "playbook": "../../etc/passwd"},
             {"name": "Plan", "app": "terraform", "playbook": ""},
@@ -282,6 +372,7 @@ def test_templates_of_semaphore_import_their_playbooks(tmp_path: Path):
     typed = type_import(tmp_path, "semaphore", write(tmp_path, json.dumps(project)), "--json")
     web, gone, out, plan = json.loads(typed.stdout)
     assert len(web["steps"]) == 9
+    assert [one["setting"] for one in web["settings"]] == ["arguments", "roles"]
     assert "--repository" in gone["steps"][0]["note"]
     assert "is not in" in out["steps"][0]["note"]
     assert "terraform" in plan["steps"][0]["note"]
@@ -345,6 +436,12 @@ def test_command_prints_why_a_file_is_no_job_and_writes_nothing(tmp_path: Path):
     assert "has a DTD or entities" in typed.stderr
     assert len(typed.stderr.splitlines()) == 1
     assert not (tmp_path / "drafts").exists()
+    write(tmp_path, "", "runbooks")
+    typed = type_import(
+        tmp_path, "rundeck", write(tmp_path, YAML_JOB), "--directory", str(tmp_path)
+    )
+    assert typed.returncode == 1
+    assert typed.stderr.strip().endswith(f"{tmp_path / 'runbooks'}: File exists")
 
 
 ODD: list[Any] = [
