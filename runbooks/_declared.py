@@ -299,7 +299,11 @@ def is_declared(runbook: type[AnyRunbook]) -> bool:
 
 @lru_cache(maxsize=400)
 def parse_page(content: bytes) -> tuple[Page, RunbookPage]:
-    """Return the content of a page in its format. Raises PageError."""
+    """Return the content of a file of a page in its format, kept. Raises PageError."""
+    return _parse(content)
+
+
+def _parse(content: bytes) -> tuple[Page, RunbookPage]:
     page = read_page(content)
     try:
         return page, RunbookPage.model_validate(page.data)
@@ -328,7 +332,8 @@ class PageSource:
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self.content = path, content
-        self.page, self.part = parse_page(content)
+        # Not kept: a preview makes a page of each letter that is typed.
+        self.page, self.part = _parse(content)
         self._builder = _Builder(self.page, self.part)
         self.module = ModuleType(f"runbooks.{path.stem}", self.part.sentence)
         self.module.__file__ = str(path)

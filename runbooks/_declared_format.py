@@ -8,6 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt, StrictStr
 
+# Each name of a page takes memory for all that may use it.
+_MOST_PARTS = 100
+_MOST_FIELDS = 30
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,39}$")]
 Cel = Annotated[
     StrictStr, Field(min_length=1, max_length=1000, description="An expression in CEL.")
@@ -208,7 +211,7 @@ class TablePart(Part):
     """The headings."""
     named: list[StrictStr] = Field(default_factory=list[str])
     """The first cells, where no others occur."""
-    rows: list[RowPart] = Field(min_length=1)
+    rows: list[RowPart] = Field(min_length=1, max_length=_MOST_PARTS)
     """In order."""
 
 
@@ -217,9 +220,9 @@ class ReportPart(Part):
 
     summary: Words
     """One sentence that is complete without the rest."""
-    findings: list[NotePart] = Field(default_factory=list[NotePart])
+    findings: list[NotePart] = Field(default_factory=list[NotePart], max_length=_MOST_PARTS)
     """What a person should act on: with one, the check needs attention."""
-    notes: list[NotePart] = Field(default_factory=list[NotePart])
+    notes: list[NotePart] = Field(default_factory=list[NotePart], max_length=_MOST_PARTS)
     """What needs no action."""
     table: TablePart | None = None
     """The details."""
@@ -240,13 +243,17 @@ class RunbookPage(Part):
     """Values as they are typed after the words. Help shows the first."""
     host: HostPart = HostPart()
     """The field `host`, which every runbook has."""
-    fields: dict[Name, FieldPart] = Field(default_factory=dict[str, FieldPart])
+    fields: dict[Name, FieldPart] = Field(
+        default_factory=dict[str, FieldPart], max_length=_MOST_FIELDS
+    )
     """The other values of a request."""
-    never: list[ReasonPart] = Field(default_factory=list[ReasonPart])
+    never: list[ReasonPart] = Field(default_factory=list[ReasonPart], max_length=_MOST_PARTS)
     """Requests that are refused by their values alone."""
-    read: dict[Name, ReadPart] = Field(min_length=1)
+    read: dict[Name, ReadPart] = Field(min_length=1, max_length=_MOST_PARTS)
     """What is read from the host, in order."""
-    state: dict[Name, Cel | StatePart] = Field(default_factory=dict[str, Cel | StatePart])
+    state: dict[Name, Cel | StatePart] = Field(
+        default_factory=dict[str, Cel | StatePart], max_length=_MOST_PARTS
+    )
     """Values computed from what was read, in order."""
     report: ReportPart | None = None
     """Of a check."""
@@ -254,7 +261,7 @@ class RunbookPage(Part):
     """Of a check: whether it shows that a host has what its tag promises."""
     current_state: Words | None = None
     """Of a change: what was read, as one sentence without a full stop."""
-    refuse: list[ReasonPart] = Field(default_factory=list[ReasonPart])
+    refuse: list[ReasonPart] = Field(default_factory=list[ReasonPart], max_length=_MOST_PARTS)
     """When a change with steps left is refused."""
     steps: list[StepPart] = Field(default_factory=list[StepPart], max_length=20)
     """Of a change."""
@@ -266,7 +273,7 @@ class RunbookPage(Part):
     """What may be down while a change runs: [], ["{host}"] or ["{host}/nginx"]."""
     probation: ProbationPart | None = None
     """Of a change that can lock Keyturn or people out of the host."""
-    notes: list[NotePart] = Field(default_factory=list[NotePart])
+    notes: list[NotePart] = Field(default_factory=list[NotePart], max_length=_MOST_PARTS)
     """What an approver should also know."""
     minutes: StrictInt | None = Field(default=None, ge=1, le=1440)
     """The shortest interval of a schedule."""

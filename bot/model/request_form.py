@@ -4,8 +4,8 @@ import difflib
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
 
@@ -116,9 +116,18 @@ class FormField:
     """The fields that these options depend on, such as a table."""
 
 
-@lru_cache(maxsize=1000)
+# A preview makes a runbook of each letter that is typed, which must not stay for its form.
+_FORMS: WeakKeyDictionary[type[AnyRunbook], tuple[FormField, ...]] = WeakKeyDictionary()
+
+
 def list_form_fields(runbook: type[AnyRunbook]) -> tuple[FormField, ...]:
     """List the fields of a form, in the order in which their values are typed."""
+    if (known := _FORMS.get(runbook)) is None:
+        known = _FORMS[runbook] = _build_form(runbook)
+    return known
+
+
+def _build_form(runbook: type[AnyRunbook]) -> tuple[FormField, ...]:
     schema = runbook.model_json_schema()
     required: list[str] = schema.get("required", [])
     return tuple(

@@ -237,6 +237,21 @@ def test_value_cannot_make_a_reading_write(program: str, words: str, typed: str)
         change.read(fleet.run_query)
 
 
+@pytest.mark.parametrize(
+    "part",
+    [
+        "state:\n" + "".join(f"  s{n}: 'now + {n}'\n" for n in range(101)),
+        "never:\n" + "  - {when: host == 'a', because: b}\n" * 101,
+        "notes:\n" + "  - {text: a, each: '[now]'}\n" * 101,
+        "fields:\n" + "".join(f"  f{n}: {{type: number}}\n" for n in range(31)),
+    ],
+)
+def test_page_with_names_for_gigabytes_of_memory_is_refused(part: str):
+    text = f"words: a b\nsentence: c.\nexamples: [web1]\nread: {{now: {{file: /a}}}}\n{part}"
+    with pytest.raises(PageError, match="items: split the runbook"):
+        load_page(Path("x.yaml"), text.encode())
+
+
 def test_page_is_not_executed_when_it_is_loaded(tmp_path: Path):
     mark = tmp_path / "mark"
     with pytest.raises(PageError):

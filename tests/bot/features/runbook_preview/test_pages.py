@@ -1,11 +1,13 @@
 """The preview of a runbook that is being written: problems with places, form, words, plan."""
 
+import gc
 import json
 import sys
 
 import pytest
 
 from bot.features.runbook_preview.preview import build_preview
+from runbooks._declared import PageSource
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.runbooks.pages import CHANGE, CHECK, change_text
@@ -72,6 +74,14 @@ def test_recording_that_leads_to_no_plan_says_why(recording: str, problem: str):
     outcome = build_preview(CHANGE, recording).outcome
     assert outcome
     assert problem in outcome.problem
+
+
+def test_page_that_was_typed_on_takes_no_memory():
+    for number in range(3):
+        assert build_preview(change_text(CHANGE, "examples: [", f"examples: [a{number}, ")).words
+    gc.collect()
+    shown = [one for one in gc.get_objects() if isinstance(one, PageSource)]
+    assert not [one for one in shown if one.path.name == "this page.yaml"]
 
 
 def test_page_is_shown_to_those_who_may_enable_runbooks_and_nothing_of_it_stays(site: Site):
