@@ -54,7 +54,7 @@ def _read_vault(place: str) -> str:
             f"vault:{place} must be vault:MOUNT/PATH#KEY, such as vault:secret/keyturn#token"
         )
     address = os.environ.get("VAULT_ADDR", "").rstrip("/")
-    parts = urlsplit(address)
+    parts = _split_address(address)
     if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOCAL_HOSTS):
         raise ValueError(
             f"vault:{place} needs VAULT_ADDR: https://…, or http:// for an address of this machine"
@@ -72,6 +72,16 @@ def _read_vault(place: str) -> str:
     return found
 
 
+def _split_address(address: str) -> SplitResult:
+    try:
+        parts = urlsplit(address)
+        if parts.port != 0 and "@" not in parts.netloc:
+            return parts
+    except ValueError:
+        pass
+    raise ValueError("VAULT_ADDR must be an address such as https://vault.example.com:8200")
+
+
 _ADVICE = {
     403: "the token may not read it, or has expired",
     404: "there is no such secret, or the engine is not KV version 2",
@@ -82,9 +92,8 @@ _ADVICE = {
 def _get(address: SplitResult, path: str) -> tuple[int, bytes]:
     """Return status and body. Neither redirects nor proxies are followed: the token stays here."""
     place, token = (address.hostname or "", address.port), _read_token()
-    context = ssl.create_default_context(cafile=os.environ.get("VAULT_CACERT") or None)
     connection = (
-        HTTPSConnection(*place, timeout=_TIMEOUT_SECONDS, context=context)
+        HTTPSConnection(*place, timeout=_TIMEOUT_SECONDS, context=_create_context())
         if address.scheme == "https"
         else HTTPConnection(*place, timeout=_TIMEOUT_SECONDS)
     )
@@ -97,10 +106,24 @@ def _get(address: SplitResult, path: str) -> tuple[int, bytes]:
         raise ValueError(f"{address.geturl()} does not answer: {error}") from None
 
 
+def _create_context() -> ssl.SSLContext:
+    file = os.environ.get("VAULT_CACERT") or None
+    try:
+        return ssl.create_default_context(cafile=file)
+    except OSError as error:
+        raise ValueError(
+            f"VAULT_CACERT: cannot read certificates in PEM of {file}: {error.strerror}"
+        ) from None
+
+
 def _read_token() -> str:
     file = os.environ.get("VAULT_TOKEN_FILE", "")
-    if token := os.environ.get("VAULT_TOKEN", ""):
-        return token
-    if not file:
+    token = os.environ.get("VAULT_TOKEN", "")
+    if not (token or file):
         raise ValueError("set VAULT_TOKEN_FILE to the file with a token, such as an agent writes")
-    return _read_file(Path(file))
+    token = token or _read_file(Path(file))
+    # A header cannot have any other character, and what refuses one would show the token.
+    if not (token.isascii() and token.isprintable()):
+        place = "VAULT_TOKEN" if os.environ.get("VAULT_TOKEN") else file
+        raise ValueError(f"{place} is not a token alone, in one line of ASCII characters")
+    return token

@@ -137,6 +137,29 @@ def test_token_is_sent_over_tls_or_on_this_machine_only(
         resolve_secret("vault:secret/keyturn#token")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("VAULT_TOKEN", "hvs.hidden\nmore", "VAULT_TOKEN is not a token alone"),
+        ("VAULT_TOKEN", "hvs.hidden…", "VAULT_TOKEN is not a token alone"),
+        ("VAULT_ADDR", "https://ann:hvs.hidden@127.0.0.1", "must be an address such as"),
+        ("VAULT_ADDR", "https://127.0.0.1:99999", "must be an address such as"),
+        ("VAULT_CACERT", "/nowhere/hidden", "of /nowhere/hidden: No such file or directory"),
+        ("VAULT_CACERT", __file__, "VAULT_CACERT: cannot read certificates in PEM"),
+    ],
+)
+def test_odd_variable_of_vault_is_named_without_its_secret(
+    vault: str, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, says: str
+):
+    if variable == "VAULT_CACERT":
+        monkeypatch.setenv("VAULT_ADDR", vault.replace("http:", "https:"))
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(ValueError, match=says) as raised:
+        resolve_secret("vault:secret/keyturn#token")
+    assert "hvs.hidden" not in str(raised.value)
+    assert type(raised.value) is ValueError, "a subclass has the value too"
+
+
 def test_settings_name_the_variable_whose_secret_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
