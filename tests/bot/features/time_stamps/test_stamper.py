@@ -173,6 +173,10 @@ def test_log_without_a_stamp_of_the_last_hour_is_not_healthy(
     with database.engine.connect() as connection:
         connection.exec_driver_sql("UPDATE time_stamp SET at = at - ?", (2 * HOUR,))
         connection.commit()
+    assert _list_levels(database) == ["ok"], "the first entry after a quiet time is new"
+    with database.engine.connect() as connection:
+        connection.exec_driver_sql("UPDATE entry SET at = at - ?", (HOUR,))
+        connection.commit()
     assert _list_levels(database) == ["error"]
     stamper.stamp_when_due()
     assert _list_levels(database) == ["ok"]
