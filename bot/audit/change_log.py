@@ -295,7 +295,7 @@ def _lock_head(tx: Transaction) -> Tree:
     would vouch for a history that Keyturn did not write.
     """
     row = take_lock(tx)
-    # Nobody appends any more, so what is durable by now is there.
+    # No one appends any more, so what is durable by now is there.
     tx.log_head, tx.log_origin = _verify_newest(tx, row, tx.seen_head.tree)
     return tx.log_head
 

@@ -48,9 +48,9 @@ def _escape_character(character: str) -> str:
 _SENTENCE_OPENINGS = re.compile(
     r"(a|an|another|around|break-glass (?=is|was|applies)|changes|choose|confirm|cron is|"
     r"delegation|describe|each|enter|explain|give|grant|host (?=begins|holds)|how|if|it|name|no|"
-    r"not|nothing|on|only|others|override|resolve|run|say|schedule|separate|since is|someone|"
-    r"state|stop|that|the|there|these|this|those|token|type|what|which|whom|"
-    r"unknown|values|write|you|your)\b(?![-=])"
+    r"not|nothing|on|only|others|override|reading|resolve|run|say|schedule|separate|since is|"
+    r"someone|starts as|state|step (?=\d)|stop|that|the|there|these|this|those|token|type|"
+    r"unknown|values|waits (?=for)|what|which|whom|write|you|your)\b(?![-=])"
 )
 
 

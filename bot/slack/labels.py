@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from bot.model.run import Run, State
 from bot.model.run_states import Tone, describe_outcome
 from bot.model.sequence import list_parts
-from bot.model.text import format_count
+from bot.model.text import capitalise_sentence, format_count
 from bot.model.waiting import describe_waiting
 from bot.slack.run_facts import SlackRunView
 
@@ -128,7 +128,7 @@ def _describe_progress(run_view: SlackRunView) -> str:
         more = len(run_view.view.unfinished_hosts) - _MAX_HOSTS
         where = f", running on {at}{f' and {more} more' if more > 0 else ''}" if at else ""
         done, of = run_view.view.ended_children_count, _describe_children(run)
-        waits = f". {describe_waiting(run.waiting)}" if run.waiting else ""
+        waits = f". {capitalise_sentence(describe_waiting(run.waiting))}" if run.waiting else ""
         return f"{done} of {of} done{where}{so_far}{waits}"
     if not sent:
         return f"nothing sent to {run.host} yet{so_far}"

@@ -56,7 +56,7 @@ def is_urgent(run_view: SlackRunView) -> bool:
 def find_storm(tx: Transaction, posts: RunPosts, *, default_channel: str) -> Storm | None:
     """Return the card that a run shares, or is to share from now on; None for one of its own.
 
-    Whoever is called to decide the run is recorded for the thread of that card.
+    The approvers who are called to decide the run are recorded for the thread of that card.
     """
     run_view, shared = posts.run_view, posts.posted.get(storms.SHARES)
     number = run_view.run.id
@@ -99,7 +99,7 @@ def _can_share(posts: RunPosts, *, default_channel: str) -> bool:
 def _list_calls(run_view: SlackRunView) -> Sequence[str]:
     """Return the slots of the calls for the people who are to decide a run now.
 
-    Whoever it is assigned to gets a copy of its own card instead.
+    An approver to whom it is assigned gets a copy of its own card instead.
     """
     if run_view.run.state is not State.PENDING or run_view.view.lacks_signed_request:
         return []

@@ -261,7 +261,7 @@ async def test_slack_names_no_hidden_run(own_crossing: Crossing, anyio_backend: 
             for run in own_crossing.shown:
                 outbox.announce_run(tx, run.id)
         await chat.settle()
-        assert any("waits for another run, which has" in card.words for card in chat.slack.posted)
+        assert any("Waits for another run, which has" in card.words for card in chat.slack.posted)
         for card in chat.slack.posted:
             own_crossing.check(f"{card.text} {card.words}", f"card: {card.text}")
         for run in own_crossing.shown:

@@ -414,7 +414,7 @@ async def test_card_of_a_long_step_shows_its_duration(harness: Harness):
         harness.fleet.before_send = two_minutes_later
         await chat.type(LAMP_ON)
         await chat.press("approve", "U0OLGA")
-        assert "step 1 of 1 on lb1, for 2 min" in texts[0]
+        assert "Step 1 of 1 on lb1, for 2 min" in texts[0]
 
 
 async def test_card_of_a_fan_out_counts_finished_hosts(harness: Harness):

@@ -5,6 +5,10 @@ import pytest
 from bot.model.text import format_count, format_sentence
 
 SENTENCES = {
+    "waits for run 7, which has locked lb1": "Waits for run 7, which has locked lb1.",
+    "starts as soon as lb1 is free": "Starts as soon as lb1 is free.",
+    "reading lb1; nothing is changed": "Reading lb1; nothing is changed.",
+    "step 1 of 2 on lb1, for 2 min": "Step 1 of 2 on lb1, for 2 min.",
     "": "",
     "there is no run 7": "There is no run 7.",
     "the run is missing: type /keyturn run N": "The run is missing: type /keyturn run N",
