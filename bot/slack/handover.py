@@ -5,7 +5,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.db import dedup, grants, outbox, runs
+from bot.db import dedup, grants, outbox, runs, view_conditions
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.run import Run, State
 from bot.model.text import format_count, join_names
@@ -157,15 +157,6 @@ def _build_buttons(facts: HandoverFacts) -> Sequence[Element]:
     ]
 
 
-@dataclass(frozen=True)
-class _DueHandover:
-    """A claimed message. key: of the claim."""
-
-    key: str
-    user: str
-    message: Message
-
-
 class Handovers:
     """Sends the handovers that are due. Each is claimed, so one process sends it."""
 
@@ -178,60 +169,63 @@ class Handovers:
         build_sections: Sequence[BuildDigest],
     ) -> None:
         self._database, self._view_builder, self._sender = database, view_builder, sender
-        self._list_started, self._build_sections = list_started, build_sections
+        self._list_duties, self._build_sections = list_started, build_sections
 
     async def run_until_cancelled(self) -> None:
         """Send what is due until cancelled; return at once if no feature knows of duties."""
-        while self._list_started:
+        while self._list_duties:
             await self.send_due()
             await asyncio.sleep(_INTERVAL_SECONDS)
 
     async def send_due(self) -> None:
         """Send a message to each person whose duty has just begun."""
         try:
-            due = await asyncio.to_thread(self._claim_due)
+            policy = self._view_builder.get_policy()
+            for duty, user in await asyncio.to_thread(self._list_started, policy):
+                await self._send(policy, duty, user)
         except (NoPolicyError, StoreUnavailable) as error:
             _log.warning("no handover is sent: %s", error)
-            return
-        for one in due:
-            try:
-                await self._sender.send_direct_message(one.user, one.message)
-            except CALL_ERRORS as error:
-                cause = get_error_cause(error)
-                _log.warning("cannot send a handover to %s: %s", one.user, cause)
-                await asyncio.to_thread(self._release, one.key)
 
-    def _claim_due(self) -> list[_DueHandover]:
-        policy = self._view_builder.get_policy()
+    def _list_started(self, policy: Policy) -> Sequence[tuple[StartedDuty, str]]:
+        """Return the duties that have just begun, and the account of the person of each."""
         with self._database.reading() as tx:
-            started = [one for list_of in self._list_started for one in list_of(tx, policy)]
+            started = [one for list_duties in self._list_duties for one in list_duties(tx, policy)]
         users = {
             person: user for user, person in self._view_builder.get_person_ids_by_account().items()
         }
-        known = [one for one in started if one.person in users]
-        claimed = [self._claim(policy, one, users[one.person]) for one in known]
-        return [one for one in claimed if one is not None]
+        return [(one, users[one.person]) for one in started if one.person in users]
 
-    def _claim(self, policy: Policy, duty: StartedDuty, user: str) -> _DueHandover | None:
+    async def _send(self, policy: Policy, duty: StartedDuty, user: str) -> None:
+        """Send the handover of a duty, if it is not sent yet. Raises StoreUnavailable."""
         key = f"handover {duty.calendar} {duty.starts_at} {duty.person}"
+        message = await asyncio.to_thread(self._claim, policy, duty, key)
+        if message is None:
+            return
+        try:
+            await self._sender.send_direct_message(user, message)
+        except CALL_ERRORS as error:
+            _log.warning("cannot send a handover to %s: %s", user, get_error_cause(error))
+            await asyncio.to_thread(self._release, key)
+
+    def _claim(self, policy: Policy, duty: StartedDuty, key: str) -> Message | None:
+        """Return the message of a duty; None if it is claimed already."""
         with self._database.transaction() as tx:
+            # What follows may fail: then it is not claimed.
             if not dedup.remember_first(tx, key):
                 return None
-        with self._database.reading(policy.get_view_rights(duty.person)) as tx:
-            facts = read_handover(
-                tx,
-                policy,
-                duty.person,
-                areas=duty.areas,
-                build_sections=self._build_sections,
-                ends_at=duty.ends_at,
-            )
-        with self._database.transaction() as tx:
+            with view_conditions.viewing_as(tx, policy.get_view_rights(duty.person)):
+                facts = read_handover(
+                    tx,
+                    policy,
+                    duty.person,
+                    areas=duty.areas,
+                    build_sections=self._build_sections,
+                    ends_at=duty.ends_at,
+                )
             # Their cards now call this person, who gets copies with buttons.
             for run in facts.waiting[:_MAX_CARDS]:
                 outbox.announce_run(tx, run.id)
-        message = render_handover(facts, base_url=self._view_builder.base_url)
-        return _DueHandover(key, user, message)
+        return render_handover(facts, base_url=self._view_builder.base_url)
 
     def _release(self, key: str) -> None:
         with self._database.transaction() as tx:

@@ -104,6 +104,25 @@ async def test_handover_that_slack_refuses_is_sent_again(
         assert message.buttons == {}
 
 
+async def test_handover_that_could_not_be_read_is_sent_later(
+    harness: Harness, anyio_backend: str
+) -> None:
+    add_calendar(harness.policies.path)
+    async with open_chat(harness) as chat:
+        _set_shifts(harness, (-1, 500, "olga"))
+        _rename_table(harness, "standing_grant", "moved")
+        await _hand_over(chat)
+        assert chat.slack.seen_in("D0OLGA") == []
+        _rename_table(harness, "moved", "standing_grant")
+        await _hand_over(chat)
+        assert len(chat.slack.seen_in("D0OLGA")) == 1
+
+
+def _rename_table(harness: Harness, old: str, new: str) -> None:
+    with harness.database.engine.begin() as connection:
+        connection.exec_driver_sql(f"ALTER TABLE {old} RENAME TO {new}")
+
+
 async def test_handover_command_shows_what_is_open_to_owners_only(chat: Chat) -> None:
     await chat.type("toy set lb1 fan on because it is hot")
     shown = await chat.read("handover", "U0OLGA")
