@@ -234,8 +234,8 @@ def _parse_submission(body: bytes) -> _Submission:
 
 def _parse_head(text: str) -> _Head | None:
     """Return what a checkpoint says; None if the text is none."""
-    origin, size, root, *extensions = [*text.split("\n"), "", ""][:-2]
     try:
+        origin, size, root, *extensions = text.split("\n")
         digest = b64decode(root, validate=True)
     except ValueError:
         return None

@@ -145,6 +145,7 @@ _UNSIGNED = f"{'A' * 43}=\n\n— x AAAA\n"
         (b"old 00\n\nx\n1\nAA==\n\n", 400),
         (b"old -1\n\n", 400),
         (b"\xff", 400),
+        ("old 0\n\nx\n\n— x AAAAAAAA\n".encode(), 400),
         (b"old 0\n" + (b"A" * 43 + b"=\n") * 64 + b"\nx", 400),
         (f"old 0\nAA==\n\nx\n1\n{_UNSIGNED}".encode(), 400),
         (f"old 0\n\nx\n1\n{_UNSIGNED}".encode(), 404),
