@@ -77,10 +77,12 @@ class MessageSender:
     async def post_message(
         self, channel: str, message: Message, *, thread: str = ""
     ) -> MessageLocation:
-        """Post a message, unless an earlier attempt has posted it."""
+        """Post a message; one that an earlier attempt has posted is updated instead."""
         if message.search_since is not None:
             found = await self._find_message(channel, message, thread)
             if found is not None:
+                # The run may have changed since.
+                await self.update_message(found, message)
                 return found
 
         async def post(shown: Message) -> MessageLocation:
@@ -107,7 +109,7 @@ class MessageSender:
                 channel=location.channel,
                 ts=location.ts,
                 text=shown.text,
-                blocks=list(shown.blocks),
+                blocks=build_named_blocks(shown),
                 parse="none",
                 link_names=False,
             )

@@ -5,8 +5,9 @@ from collections import Counter
 
 import pytest
 
-from bot.db import outbox
+from bot.db import outbox, runs
 from bot.model.run import State
+from bot.model.times import MINUTE
 from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.slack.chat import Chat, open_chat
 from tests.bot.slack.json_walk import list_mentions
@@ -125,3 +126,32 @@ async def test_urgent_request_overtakes_a_storm_with_a_card_of_its_own(chat: Cha
         assert "Runs 1–30" in cards
         first = next(one for one in chat.slack.posted if not one.thread)
         assert first.text.startswith(f"Run {run.id} ")
+
+
+async def test_shared_card_of_a_dead_worker_is_found_and_its_approvers_reminded_once(chat: Chat):
+    async with open_chat(chat.harness, default_channel=OPS, clock=lambda: 0.0) as chat:
+        await request_many(chat, 12)
+        chat.slack.slowly = 0.3
+        dying = asyncio.create_task(chat.door.outbox.deliver_due())
+        async with asyncio.timeout(10):
+            while not any(call == "chat.postMessage" for call, _ in chat.slack.calls):
+                await asyncio.sleep(0.005)
+        dying.cancel()
+        await asyncio.gather(dying, return_exceptions=True)
+        async with asyncio.timeout(10):
+            while not chat.slack.posted:
+                await asyncio.sleep(0.005)
+        chat.slack.slowly = 0.0
+        await settle_all(chat)
+        [card] = list_cards(chat)
+        assert len(list_rows(card)) == 12
+
+        with chat.harness.database.transaction() as tx:
+            for number in range(1, 13):
+                run = runs.lock_run(tx, number)
+                runs.amend_run(tx, run, pending_since=tx.now - 31 * MINUTE)
+        chat.harness.service.advancer.remind_approvers()
+        await settle_all(chat)
+        mentions = Counter(user for one in chat.slack.posted for user in list_mentions(one.blocks))
+        assert mentions == {"U0OLGA": 2, "U0ADAM": 2}
+        assert {one.thread for one in chat.slack.posted} == {"", card.ts}
