@@ -3,7 +3,7 @@
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -109,7 +109,7 @@ def create_policy_directory(
     """
     directory = directory or read_settings().policy
     if not people and not area and sys.stdin.isatty():
-        people, area, accounts = _ask_for_people()
+        people, area, accounts = _ask_for_people(directory)
     if bool(people) != bool(area) or len(people) == 1:
         exit_with_error(
             "give --person twice, for two people who approve for each other, and --area, which "
@@ -154,17 +154,40 @@ def _write_policy(
     return [one.id for one in parsed]
 
 
-def _ask_for_people() -> tuple[tuple[str, ...], str, tuple[str, ...]]:
-    """Ask for two people, their area and their accounts in Slack, if they use it."""
+def _ask_for_people(directory: Path) -> tuple[tuple[str, ...], str, tuple[str, ...]]:
+    """Ask for two people, their area and their accounts in Slack, if they use it.
+
+    What cannot be written is asked for again.
+    """
+    from bot.policy import starter
+
+    def ask(question: str, parse: Callable[[str], object], default: str | None = None) -> str:
+        def check(typed: str) -> str:
+            try:
+                parse(typed)
+            except starter.InvalidStarterError as error:
+                raise click.UsageError(str(error)) from None
+            return typed
+
+        return click.prompt(question, value_proc=check, default=default)
+
+    try:
+        starter.refuse_existing_policy(directory)
+    except FileExistsError as error:
+        exit_with_error(str(error), FAILED)
     click.echo("Two people approve for each other. You can add others later.")
     people = tuple(
-        click.prompt(f"{which} person, as NAME <E-MAIL> or NAME") for which in ("First", "Second")
+        ask(f"{which} person, as NAME <E-MAIL> or NAME", starter.parse_person)
+        for which in ("First", "Second")
     )
-    area = click.prompt("Name of the area that both own", default="production")
+    area = ask("Name of the area that both own", starter.parse_area, "production")
     if not click.confirm("Do you use Slack?", default=False):
         return people, area, ()
     click.echo("In Slack: profile, ⋮, Copy member ID; the team is in app.slack.com/client/T….")
-    accounts = tuple(click.prompt(f"{one}, as TEAM/USER") for one in people)
+    accounts = tuple(
+        ask(f"{one}, as TEAM/USER", lambda typed, one=one: starter.parse_person(one, typed))
+        for one in people
+    )
     return people, area, accounts
 
 

@@ -91,12 +91,8 @@ def write_starter_policy(
             texts["areas.yaml"], "areas", {area: {"title": area, "owners": owners}}
         )
         _check_people(people, area)
+    refuse_existing_policy(directory)
     directory.mkdir(mode=0o755, parents=True, exist_ok=True)
-    existing = [name for name in STARTER_FILES if (directory / name).exists()]
-    if existing:
-        raise FileExistsError(
-            f"{directory} already contains {', '.join(existing)}: nothing was written"
-        )
     (directory / "keys").mkdir(mode=0o700, exist_ok=True)
     (directory / "trees").mkdir(mode=0o755, exist_ok=True)
     for name, text in texts.items():
@@ -104,6 +100,15 @@ def write_starter_policy(
         file.write_text(text)
         file.chmod(0o644)
     return [directory / name for name in STARTER_FILES]
+
+
+def refuse_existing_policy(directory: Path) -> None:
+    """Raise FileExistsError if a directory has one of the starter files."""
+    existing = [name for name in STARTER_FILES if (directory / name).exists()]
+    if existing:
+        raise FileExistsError(
+            f"{directory} already contains {', '.join(existing)}: nothing was written"
+        )
 
 
 def _check_people(people: Sequence[Person], area: str) -> None:
@@ -118,7 +123,8 @@ def _check_people(people: Sequence[Person], area: str) -> None:
             areas={area: Area(name=area, title=area, owners=ids)},
         )
     except ValidationError as error:
-        raise InvalidStarterError(str(error.errors()[0]["msg"])) from None
+        message = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise InvalidStarterError(message) from None
 
 
 def _describe_person(person: Person) -> dict[str, object]:

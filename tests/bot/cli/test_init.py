@@ -50,9 +50,11 @@ def test_each_of_the_first_two_people_may_request_what_the_other_approves(tmp_pa
 def test_init_asks_a_terminal_for_what_it_was_not_told(tmp_path: Path):
     with a_terminal(KEYTURN, "init", KEYTURN_POLICY=str(tmp_path / "policy")) as terminal:
         for question, answer in (
-            ("First person", OLGA),
+            ("First person", "Olga <Berg"),
+            ("is not NAME <E-MAIL>, such as", OLGA),
             ("Second person", "Dora Lind"),
-            ("Name of the area", ""),
+            ("Name of the area", "The Edge"),
+            ("is not a name such as production", ""),
             ("Do you use Slack", "n"),
         ):
             assert terminal.shows(question), terminal.output
@@ -60,6 +62,9 @@ def test_init_asks_a_terminal_for_what_it_was_not_told(tmp_path: Path):
         assert terminal.ended() == 0, terminal.output
     policy = load_policy(tmp_path / "policy").organisation
     assert [*policy.people] == policy.areas["production"].owners == ["olga", "dora"]
+    with a_terminal(KEYTURN, "init", KEYTURN_POLICY=str(tmp_path / "policy")) as terminal:
+        assert terminal.ended() == 1, "it asks nothing where there is a policy"
+        assert "nothing was written" in terminal.output
 
 
 @pytest.mark.parametrize(
