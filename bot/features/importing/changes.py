@@ -14,7 +14,8 @@ _SERVICE = re.compile("[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,100}|\x01[a-z0-9_]+\x02")
 _PATH = re.compile("(/[A-Za-z0-9_.:@+=,%\x01\x02-]+)+/?")
 _OWNER = re.compile("[a-z_][a-z0-9_-]{0,31}")
 _MODE = re.compile("0?[0-7]{3,4}")
-_PACKAGE = re.compile("[A-Za-z0-9][A-Za-z0-9.+:_-]{0,100}")
+# apt-get install NAME- removes that package.
+_PACKAGE = re.compile("[A-Za-z0-9]([A-Za-z0-9.+:_-]{0,99}[A-Za-z0-9.+:_])?")
 _KEY = re.compile("[a-z][a-z0-9_]*([./][A-Za-z0-9_*-]+)+")
 # What Python, RE2, CEL and sed -E understand alike.
 _PATTERN = re.compile(

@@ -163,6 +163,7 @@ def test_job_without_open_questions_is_a_page_that_passes_lint(tmp_path: Path):
         (["df -h", "uptime"], 2, "which of these lines does a person have to act on?"),
         (["chmod u+s /usr/bin/x"], 0, "the mode 'u+s' is not read"),
         (["mkdir -p /srv/../etc"], 0, "is not a plain path"),
+        (["apt-get install -y nginx-"], 0, "'nginx-' is not the name of one package"),
         (["useradd -m -s /bin/sh ann"], 1, "complete: read it"),
         (["apt-get install -y nginx", "systemctl enable --now nginx"], 2, "part2.yaml"),
     ],
