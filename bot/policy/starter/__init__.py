@@ -123,8 +123,9 @@ def _check_people(people: Sequence[Person], area: str) -> None:
             areas={area: Area(name=area, title=area, owners=ids)},
         )
     except ValidationError as error:
-        message = error.errors()[0]["msg"].removeprefix("Value error, ")
-        raise InvalidStarterError(message) from None
+        problem = error.errors()[0]
+        cause = problem.get("ctx", {}).get("error")
+        raise InvalidStarterError(str(cause or problem["msg"])) from None
 
 
 def _describe_person(person: Person) -> dict[str, object]:
