@@ -198,17 +198,18 @@ class Handovers:
     async def _send(self, policy: Policy, duty: StartedDuty, user: str) -> None:
         """Send the handover of a duty, if it is not sent yet. Raises StoreUnavailable."""
         key = f"handover {duty.calendar} {duty.starts_at} {duty.person}"
-        message = await asyncio.to_thread(self._claim, policy, duty, key)
-        if message is None:
+        facts = await asyncio.to_thread(self._claim, policy, duty, key)
+        if facts is None:
             return
+        message = render_handover(facts, base_url=self._view_builder.base_url)
         try:
             await self._sender.send_direct_message(user, message)
         except CALL_ERRORS as error:
             _log.warning("cannot send a handover to %s: %s", user, get_error_cause(error))
             await asyncio.to_thread(self._release, key)
 
-    def _claim(self, policy: Policy, duty: StartedDuty, key: str) -> Message | None:
-        """Return the message of a duty; None if it is claimed already."""
+    def _claim(self, policy: Policy, duty: StartedDuty, key: str) -> HandoverFacts | None:
+        """Return what is open for a duty; None if it is claimed already."""
         with self._database.transaction() as tx:
             # What follows may fail: then it is not claimed.
             if not dedup.remember_first(tx, key):
@@ -225,7 +226,7 @@ class Handovers:
             # Their cards now call this person, who gets copies with buttons.
             for run in facts.waiting[:_MAX_CARDS]:
                 outbox.announce_run(tx, run.id)
-        return render_handover(facts, base_url=self._view_builder.base_url)
+        return facts
 
     def _release(self, key: str) -> None:
         with self._database.transaction() as tx:
