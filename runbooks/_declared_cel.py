@@ -30,6 +30,7 @@ Type = cel.Type
 
 MAX_LENGTH = 1000
 _MAX_ITEMS = 2000
+_MAX_VALUES = 100_000
 _MAX_TEXT = 4096
 _MAX_RESULT = 64 * 1024
 _MAX_DEPTH = 8
@@ -242,6 +243,8 @@ class Expression:
         if result.type().name() == "ERROR":
             reason = _shorten(str(result.plain_value()))
             raise ParseError(f"`{self.source}` cannot be computed: {reason}")
+        if _spend(result, _MAX_VALUES) < 0:
+            raise ParseError(f"`{self.source}` has more than {_MAX_VALUES:,} values: read fewer")
         return result.plain_value()
 
     def is_true(self, values: Mapping[str, Any]) -> bool:
@@ -249,6 +252,25 @@ class Expression:
         if not isinstance(value, bool):
             raise ParseError(f"`{self.source}` is {value!r} and neither true nor false")
         return value
+
+
+def _spend(value: Any, left: int) -> int:
+    """Return how many values are left after this one and those in it; less than 0 for too many.
+
+    A list of lists is small in CEL, which shares them, and takes gigabytes in Python.
+    """
+    inner: Any = value.value() if hasattr(value, "value") else value
+    left -= 1
+    parts: Iterable[Any] = ()
+    if isinstance(inner, dict):
+        parts = cast("dict[str, Any]", inner).values()
+    elif isinstance(inner, list):
+        parts = cast("list[Any]", inner)
+    for part in parts:
+        left = _spend(part, left)
+        if left < 0:
+            break
+    return left
 
 
 _TRUE = Expression("true", True, BOOL)  # noqa: FBT003

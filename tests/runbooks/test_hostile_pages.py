@@ -9,6 +9,7 @@ import pytest
 
 from connectors.errors import ParseError
 from connectors.rows import Rows
+from runbooks import _declared_cel as cel
 from runbooks._declared import load_page
 from runbooks._declared_yaml import PageError
 from tests.runbooks.pages import (
@@ -250,6 +251,15 @@ def test_page_with_names_for_gigabytes_of_memory_is_refused(part: str):
     text = f"words: a b\nsentence: c.\nexamples: [web1]\nread: {{now: {{file: /a}}}}\n{part}"
     with pytest.raises(PageError, match="items: split the runbook"):
         load_page(Path("x.yaml"), text.encode())
+
+
+@pytest.mark.parametrize("each", ["rows", "[rows, rows]", "{'x': rows}", "dyn(rows)"])
+def test_list_that_would_take_gigabytes_is_refused(each: str):
+    scope = cel.Scope({"rows": cel.ROWS})
+    rows = {"rows": [{"line": "x"}] * 2000}
+    assert len(scope.compile("rows.map(row, row)").evaluate(rows)) == 2000
+    with pytest.raises(ParseError, match="has more than 100,000 values: read fewer"):
+        scope.compile(f"rows.map(row, {each})").evaluate(rows)
 
 
 def test_page_is_not_executed_when_it_is_loaded(tmp_path: Path):
