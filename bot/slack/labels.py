@@ -19,6 +19,12 @@ TONE_EMOJI: Mapping[Tone, str] = {
     Tone.WARNING: "🟠",
     Tone.DANGER: "🔴",
 }
+_LOOK_ORDER = (Tone.DANGER, Tone.WARNING, Tone.PENDING, Tone.INFO)
+
+
+def rank_tone(tone: Tone) -> int:
+    """Return the place of a run with this tone in a table: first those that need a look."""
+    return _LOOK_ORDER.index(tone) if tone in _LOOK_ORDER else len(_LOOK_ORDER)
 
 
 @dataclass(frozen=True)

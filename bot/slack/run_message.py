@@ -12,7 +12,7 @@ from bot.model import resubmit
 from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
-from bot.model.run_states import STEP_STATE_DISPLAYS, Tone, get_child_run_display
+from bot.model.run_states import STEP_STATE_DISPLAYS, get_child_run_display
 from bot.model.text import (
     align_rows,
     capitalise_sentence,
@@ -63,6 +63,7 @@ from bot.slack.labels import (
     format_heading,
     format_run_line,
     format_title_with_host,
+    rank_tone,
 )
 from bot.slack.run_facts import SlackRunView
 from runbooks import Report, Table
@@ -260,9 +261,6 @@ _STOPPABLE_STATES = frozenset({State.QUEUED, State.STARTING, State.RUNNING})
 _MAX_MENTIONS = 5
 # Slack takes ten thousand characters in the table of a message.
 _MAX_HOST_ROWS = 15
-_ROW_ORDER = {
-    tone: n for n, tone in enumerate((Tone.DANGER, Tone.WARNING, Tone.PENDING, Tone.INFO))
-}
 # A table says more of more hosts.
 _MAX_NAMED_HOSTS = 3
 _MAX_REMARKS = 6
@@ -314,7 +312,7 @@ def _render_hosts(run_view: SlackRunView) -> list[Block]:
     if run.state in _STATES_WITH_COMMANDS or run.started_at is None or not children:
         return []
     shown = [(child, get_child_run_display(child, run.state)) for child in children]
-    shown.sort(key=lambda pair: _ROW_ORDER.get(pair[1].tone, len(_ROW_ORDER)))
+    shown.sort(key=lambda pair: rank_tone(pair[1].tone))
     rows = [
         (
             child.title if run.is_sequence else child.host,

@@ -32,7 +32,7 @@ from bot.slack.blocks import (
     user_mention,
 )
 from bot.slack.client import MessageLocation
-from bot.slack.labels import TONE_EMOJI
+from bot.slack.labels import TONE_EMOJI, rank_tone
 from bot.slack.notifications import list_missing_approvers
 from bot.slack.routing import Audience
 from bot.slack.run_facts import SlackRunView
@@ -43,9 +43,6 @@ SHOW_EACH = "show-each"
 # before them in the slots that record that they are to be sent.
 _CALL, _REMIND, _DUE = "call ", "remind ", "due "
 _MAX_CALLED, _MAX_SHOWN = 5, 10
-_ROW_ORDER = {
-    tone: n for n, tone in enumerate((Tone.DANGER, Tone.WARNING, Tone.PENDING, Tone.INFO))
-}
 
 
 def is_urgent(run_view: SlackRunView) -> bool:
@@ -147,9 +144,7 @@ def render_shared_card(run_view: SlackRunView, members: Sequence[Run]) -> Messag
     """
     run = run_view.run
     displays = {one.id: get_run_display(one) for one in members}
-    by_tone = sorted(
-        members, key=lambda one: _ROW_ORDER.get(displays[one.id].tone, len(_ROW_ORDER))
-    )
+    by_tone = sorted(members, key=lambda one: rank_tone(displays[one.id].tone))
     rows = [
         (
             f"{one.id}",

@@ -30,6 +30,7 @@ PAGES = Pages(
 @router.get("")
 def show_draft(visit: Visit) -> Response:
     """Show an empty page to write."""
+    _refuse_others(visit)
     return _render(visit, Preview())
 
 
@@ -50,7 +51,6 @@ def _refuse_others(visit: VisitOfPage) -> None:
 
 
 def _render(visit: VisitOfPage, preview: Preview) -> Response:
-    _refuse_others(visit)
     return visit.render(
         "runbook_preview/draft.html",
         preview=preview,

@@ -45,9 +45,9 @@ class ShownStep:
     before: str
     after: str
     command: str
-    undo: str
-    """"" if it cannot be undone."""
-    no_undo: str
+    undo: str | None
+    """None if it cannot be undone."""
+    no_undo_reason: str
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,12 @@ def _describe(outcome: Plan | Report) -> Example:
 
 
 def _describe_step(step: Step) -> ShownStep:
-    is_lost = isinstance(step.undo, NoUndo)
+    no_undo = step.undo if isinstance(step.undo, NoUndo) else None
     return ShownStep(
         step.title,
         step.before,
         step.after,
         command=str(step.do),
-        undo="" if is_lost else str(step.undo),
-        no_undo=step.undo.reason if isinstance(step.undo, NoUndo) else "",
+        undo=None if no_undo else str(step.undo),
+        no_undo_reason=no_undo.reason if no_undo else "",
     )
