@@ -54,6 +54,11 @@ _SENTENCE_OPENINGS = re.compile(
 )
 
 
+def fold_to_ascii(text: str) -> str:
+    """Return a text in lower case, with letters instead of accented ones and nothing else."""
+    return unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
+
+
 def capitalise_sentence(text: str) -> str:
     """Capitalise the first letter, unless the text starts with a name, such as that of a host."""
     return text[:1].upper() + text[1:] if _SENTENCE_OPENINGS.match(text) else text

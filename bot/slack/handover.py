@@ -190,6 +190,8 @@ class Handovers:
         """Return the duties that have just begun, and the account of the person of each."""
         with self._database.reading() as tx:
             started = [one for list_duties in self._list_duties for one in list_duties(tx, policy)]
+        if not started:
+            return []
         users = {
             person: user for user, person in self._view_builder.get_person_ids_by_account().items()
         }

@@ -83,8 +83,11 @@ class _Play:
     """Values of the play, and names of those of a request with a mark around them."""
     unknown: dict[str, str]
     """The values that a request has to bring, by their names in the file."""
-    notified: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    """The conditions under which a handler runs; "" for one that no page can know."""
+    notified: dict[str, list[tuple[int, str]]] = field(
+        default_factory=dict[str, list[tuple[int, str]]]
+    )
+    """The conditions under which a handler runs, each with the count of pages when it was added;
+    "" for one that no page can know."""
     root: bool = False
     login: str = ""
     """Who runs tasks without `become`, if that is known and not root."""
@@ -464,10 +467,10 @@ def _notify(play: _Play, raw: Mapping[str, Any], conditions: Sequence[str]) -> N
     names = raw.get("notify")
     if not names:
         return
-    page = str(len(play.pages.drafts))
+    page = len(play.pages.drafts)
     for name in _as_parts(names):
         known = play.notified.setdefault(str(name).lower(), [])
-        known += [f"{page}:{one}" if one else "" for one in conditions]
+        known += [(page, condition) for condition in conditions]
 
 
 def _carry_code(play: _Play, origin: Origin, task: _Task) -> None:
@@ -537,12 +540,12 @@ def _import_handler(play: _Play, document: Document, path: KeyPath, raw: dict[st
     if not notified:
         play.pages.leave_out(origin, "no task that was carried over notifies it")
         return
-    page = f"{len(play.pages.drafts)}:"
+    page = len(play.pages.drafts)
     try:
         verb, service = _read_restart(play, line, {**play.common, **raw})
-        if not all(one.startswith(page) for one in notified):
+        if not all(count == page and condition for count, condition in notified):
             raise Unclear("a task that notifies it has no condition that is known")
-        conditions = [one.removeprefix(page) for one in notified]
+        conditions = [condition for _, condition in notified]
         play.pages.carry(
             origin,
             lambda draft: changes.carry_restart(draft, origin, verb, service, conditions),

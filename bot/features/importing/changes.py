@@ -353,14 +353,19 @@ def _read_attributes(draft: Draft, path: str) -> str:
     return draft.add_reading(f"file_{path}", reading)
 
 
+def _look_for(draft: Draft, path: str) -> tuple[str, str, str]:
+    """Read whether a path is there; return the reading, the path as a text, and as a word."""
+    _refuse_odd_path(path, draft)
+    found, shown = _read_attributes(draft, path), draft.text(path)
+    draft.current.append(f"{shown} {{{found} == '' ? 'is missing' : 'is there'}}")
+    return found, shown, draft.word(path)
+
+
 def carry_directory(
     draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]
 ) -> None:
     """Have a directory, with those above it."""
-    _refuse_odd_path(path, draft)
-    found = _read_attributes(draft, path)
-    shown, word = draft.text(path), draft.word(path)
-    draft.current.append(f"{shown} {{{found} == '' ? 'is missing' : 'is there'}}")
+    found, shown, word = _look_for(draft, path)
     draft.claim(path, "a directory")
     draft.add_step(
         origin,
@@ -378,10 +383,7 @@ def carry_directory(
 
 def carry_file(draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]) -> None:
     """Have a file, empty if it is new."""
-    _refuse_odd_path(path, draft)
-    found = _read_attributes(draft, path)
-    shown, word = draft.text(path), draft.word(path)
-    draft.current.append(f"{shown} {{{found} == '' ? 'is missing' : 'is there'}}")
+    found, shown, word = _look_for(draft, path)
     draft.claim(path, "a file")
     draft.add_step(
         origin,
@@ -402,9 +404,7 @@ def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> No
     _refuse_odd_path(path, draft)
     if path.count("/") < 2 and not path.startswith("\x01"):
         raise Unclear(f"{path} is at the top of the file system")
-    found = _read_attributes(draft, path)
-    shown, word = draft.text(path), draft.word(path)
-    draft.current.append(f"{shown} {{{found} == '' ? 'is missing' : 'is there'}}")
+    found, shown, word = _look_for(draft, path)
     draft.claim(path, "nothing")
     draft.add_step(
         origin,

@@ -8,7 +8,6 @@ TODO: a page with one is never enabled.
 import io
 import json
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -18,6 +17,7 @@ from typing import Any, cast
 from ruamel.yaml import YAML
 from ruamel.yaml.scalarstring import LiteralScalarString
 
+from bot.model.text import fold_to_ascii
 from runbooks._declared import check_page, get_source, load_page
 from runbooks._declared_yaml import PageError
 
@@ -74,18 +74,16 @@ def show_marks(text: str) -> str:
 
 def make_name(text: str) -> str:
     """Return a text as a name of the format."""
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    name = re.sub(r"[^a-z0-9]+", "_", _MARK.sub(r"\1", plain)).strip("_")[:32].strip("_")
+    plain = _MARK.sub(r"\1", fold_to_ascii(text))
+    name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:32].strip("_")
     name = name if name[:1].isalpha() else f"x_{name}".rstrip("_")
     return f"{name}_value" if name in _RESERVED else name
 
 
 def make_words(text: str) -> list[str]:
     """Return up to four words of a command."""
-    words = [word for word in make_name(text[:200]).split("_") if word[:1].isalpha()]
-    plain = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode().lower()
-    words = [word for word in re.findall(r"[a-z0-9]+", plain) if word[:1].isalpha()] or words
-    return words[:4] or ["imported"]
+    words = re.findall(r"[a-z0-9]+", fold_to_ascii(text))
+    return [word for word in words if word[0].isalpha()][:4] or ["x"]
 
 
 @dataclass
@@ -263,7 +261,7 @@ def _make_example(given: Mapping[str, Any]) -> str:
     """Return a value of a field, as it is typed."""
     if given.get("type") == "choice":
         return str(given["values"][0])
-    return "nginx" if given.get("type") == "service" else str(given.get("default", "TODO"))
+    return "nginx" if given.get("type") == "service" else "TODO"
 
 
 def _dump(value: Any) -> str:

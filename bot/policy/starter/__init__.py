@@ -1,7 +1,6 @@
 """The starter policy: files with comments that explain each part."""
 
 import re
-import unicodedata
 from collections.abc import Sequence
 from importlib.resources import files
 from io import StringIO
@@ -10,6 +9,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 
+from bot.model.text import fold_to_ascii
 from bot.policy.loader import REQUIRED_FILES
 from bot.policy.people import Area, Organisation, Person, SlackAccount
 from connectors.inventory import Name
@@ -34,13 +34,12 @@ def parse_person(typed: str, slack: str = "") -> Person:
         raise InvalidStarterError(
             f"{typed!r} is not NAME <E-MAIL>, such as 'Olga Berg <olga@example.com>'"
         )
-    plain = unicodedata.normalize("NFKD", found[1].split()[0]).encode("ascii", "ignore").decode()
     team, _, user = slack.strip().partition("/")
     accounts = [{"team": team, "user": user}] if slack.strip() else []
     try:
         return Person.model_validate(
             {
-                "id": re.sub(r"[^a-z0-9-]+", "", plain.lower()),
+                "id": re.sub(r"[^a-z0-9-]+", "", fold_to_ascii(found[1].split()[0])),
                 "name": found[1],
                 "email": found[2],
                 "roles": _ROLES,
