@@ -9,8 +9,9 @@ from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from urllib.parse import SplitResult, quote, urlsplit
 
+from connectors.public_addresses import is_encrypted_or_local
+
 _FILE, _VAULT = "file:", "vault:"
-_LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 _TIMEOUT_SECONDS = 10
 _MAX_BYTES = 1_000_000
 
@@ -55,7 +56,7 @@ def _read_vault(place: str) -> str:
         )
     address = os.environ.get("VAULT_ADDR", "").rstrip("/")
     parts = _split_address(address)
-    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in _LOCAL_HOSTS):
+    if not is_encrypted_or_local(parts):
         raise ValueError(
             f"vault:{place} needs VAULT_ADDR: https://…, or http:// for an address of this machine"
         )

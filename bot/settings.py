@@ -21,10 +21,10 @@ from bot.service_address import (
     get_local_address,
     get_public_address,
 )
+from connectors.public_addresses import LOCAL_HOSTS, is_encrypted_or_local
 
 # Variables of the command line and of compose.yaml, and the name of the settings file itself.
 _OTHER_VARIABLES = frozenset({"URL", "TOKEN", "PASSWORD", "SETTINGS"})
-_LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 # An empty value of this setting disables its default, which is Slack.
 _EMPTY_ALLOWED = frozenset({"oidc_issuer"})
 # SQLAlchemy needs the first one.
@@ -205,10 +205,7 @@ class Settings(BaseSettings):
     @classmethod
     def _validate_oidc_address(cls, address: str) -> str:
         parts = urlsplit(address)
-        safe = parts.scheme == "https" or (
-            parts.scheme == "http" and parts.hostname in _LOCAL_HOSTS
-        )
-        if address and not (safe and parts.hostname):
+        if address and not (is_encrypted_or_local(parts) and parts.hostname):
             raise ValueError("must begin with https://, except for an address of this machine")
         return address
 
@@ -229,7 +226,7 @@ class Settings(BaseSettings):
         host, port = self.mail_address
         if not host or not 0 < port < 65536:
             raise ValueError("KEYTURN_MAIL_SERVER must be HOST or HOST:PORT")
-        if self.mail_encryption == "off" and (host not in _LOCAL_HOSTS or self.mail_user):
+        if self.mail_encryption == "off" and (host not in LOCAL_HOSTS or self.mail_user):
             raise ValueError(
                 "KEYTURN_MAIL_ENCRYPTION=off is for a server on this machine, without a user"
             )

@@ -1,8 +1,12 @@
 """Which addresses belong to the public internet, and which to private networks. No I/O."""
 
 from ipaddress import IPv4Address, IPv6Address, ip_network
+from urllib.parse import SplitResult
 
 Address = IPv4Address | IPv6Address
+
+# What addresses call this machine, which is reached without TLS.
+LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 # From IANA's registries of special-purpose addresses. Python's `is_global` knows most of them, but
 # not those that embed an IPv4 address, which may be private: these come first.
@@ -83,3 +87,8 @@ def is_forbidden(address: Address) -> bool:
 def is_internal(address: Address) -> bool:
     """Return whether *address* belongs to a private network or to the host itself."""
     return any(address in network for network in _INTERNAL)
+
+
+def is_encrypted_or_local(parts: SplitResult) -> bool:
+    """Return whether an address begins with https://, or with http:// and names this machine."""
+    return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOCAL_HOSTS)

@@ -43,7 +43,6 @@ URL_OPTION = click.option(
     show_envvar=True,
     help="Address of the service. Default: from the settings in this directory.",
 )
-_LOCAL_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _STATUS_HELP = """
 
     Exit status: 0 success, 1 failed, 2 invalid input, 3 not found, 4 refused, 5 not ended yet.
@@ -208,10 +207,12 @@ def _get_token_advice() -> str:
 
 def find_address_problem(url: str) -> str:
     """Return why a token must not be sent to this address; "" if it may."""
+    from connectors.public_addresses import is_encrypted_or_local
+
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         return f"invalid KEYTURN_URL {url}: use an address such as https://keyturn.example.com"
-    if parts.scheme == "http" and parts.hostname not in _LOCAL_HOSTS:
+    if not is_encrypted_or_local(parts):
         return "KEYTURN_URL must begin with https://, except for this machine"
     return ""
 

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from connectors.public_addresses import is_encrypted_or_local
+
 ShortText = Annotated[str, Field(min_length=1, max_length=200)]
 
 
@@ -38,9 +40,7 @@ class TicketSystem(BaseModel):
         parts = urlsplit(url)
         if not url.isprintable() or " " in url or not parts.hostname or parts.username:
             raise ValueError("must be an address such as https://itsm.example.com")
-        if parts.scheme != "https" and not (
-            parts.scheme == "http" and parts.hostname in {"localhost", "127.0.0.1", "::1"}
-        ):
+        if not is_encrypted_or_local(parts):
             raise ValueError("must begin with https://; http:// is allowed for this machine only")
         return url.rstrip("/")
 

@@ -22,6 +22,7 @@ from bot.policy import NoPolicyError
 from bot.policy.loader import describe_validation_error
 from bot.policy.yaml_file import YamlFile
 from connectors.inventory import Name
+from connectors.public_addresses import LOCAL_HOSTS
 
 EventFormat = Literal["keyturn", "alertmanager", "github"]
 _SIGNATURE_SCHEMES: Mapping[str, SignatureScheme] = {
@@ -29,7 +30,6 @@ _SIGNATURE_SCHEMES: Mapping[str, SignatureScheme] = {
     "alertmanager": "bearer",
     "github": "github",
 }
-_LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 NonEmptyText = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -81,7 +81,7 @@ class _SubscriptionSection(_SecretLocation):
     @model_validator(mode="after")
     def _check_is_encrypted(self) -> "_SubscriptionSection":
         parts = urlsplit(self.url)
-        if parts.scheme == "http" and not (self.private and parts.hostname in _LOOPBACK_HOSTS):
+        if parts.scheme == "http" and not (self.private and parts.hostname in LOCAL_HOSTS):
             raise ValueError(
                 "must begin with https://. http:// is allowed only for this machine, with "
                 "private: true"
