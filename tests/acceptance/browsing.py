@@ -97,6 +97,16 @@ class Visit:
     def open(self, path: str) -> None:
         self.page.goto(self.server.address + path)
 
+    def press(self, *keys: str) -> None:
+        """Press keys once the page's scripts listen to them.
+
+        What a page shows is there before its deferred scripts have run: whoever got here by a link
+        or a form, and sees what belongs to the new page, may still be too early.
+        """
+        self.page.wait_for_load_state()
+        for key in keys:
+            self.page.keyboard.press(key)
+
     def iterate_screens(self) -> Iterator[tuple[str, int]]:
         """Show the page on each of SCREENS in turn; yield a name of the screen, and its width."""
         for scheme, width in SCREENS:
