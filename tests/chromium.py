@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 
 EXECUTABLE = "/usr/bin/chromium-headless-shell"
+# What is expected is seen as soon as it is there: how long that may take on a busy machine.
+PATIENCE_MS = 30_000
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 

@@ -164,7 +164,7 @@ def check_page(visit: Visit, within: str = "body") -> Looks:
     visit.complaints.clear()
     cut = visit.page.evaluate(CUT)
     light, dark = run_axe(visit.page)
-    visit.page.keyboard.press("Tab")
+    visit.press("Tab")
     lost = visit.page.evaluate(WALK, within)
     visit.page.set_viewport_size(TELEPHONE)
     wide = visit.page.evaluate("document.documentElement.scrollWidth")

@@ -10,14 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
-from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Locator, Page, expect, sync_playwright
 from starlette.types import ASGIApp
 
 from bot.auth import sessions
 from bot.features import load_pages
 from bot.web import WebDependencies, build_app
 from tests.bot.harness import Harness
-from tests.chromium import EXECUTABLE, FLAGS, get_picture_file
+from tests.chromium import EXECUTABLE, FLAGS, PATIENCE_MS, get_picture_file
+
+expect.set_options(timeout=PATIENCE_MS)
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 # Colour scheme and width of the window. `make chaos` tries each scheme at each width.
@@ -97,12 +99,16 @@ class Visit:
     def open(self, path: str) -> None:
         self.page.goto(self.server.address + path)
 
-    def press(self, *keys: str) -> None:
-        """Press keys once the page's scripts listen to them.
+    # What a page shows is there before its deferred scripts have run: a test that got there by a
+    # link, and sees what belongs to the new page, may still be too early for what they do.
 
-        What a page shows is there before its deferred scripts have run: whoever got here by a link
-        or a form, and sees what belongs to the new page, may still be too early.
-        """
+    def follow(self, link: Locator) -> None:
+        """Click a link or a form's button, and wait for the page that it leads to."""
+        with self.page.expect_navigation():
+            link.click()
+
+    def press(self, *keys: str) -> None:
+        """Press keys once the page's scripts listen to them."""
         self.page.wait_for_load_state()
         for key in keys:
             self.page.keyboard.press(key)

@@ -111,7 +111,7 @@ def test_keyboard_focus_is_visible_on_every_page(looks: Mapping[str, Looks]):
 def test_keyboard_focus_that_is_invisible_or_out_of_order_is_found(visit: Visit):
     """The twin: a link without an outline, and one that comes before its turn."""
     visit.open("/")
-    visit.page.keyboard.press("Tab")
+    visit.press("Tab")
     visit.page.evaluate(
         "document.querySelector('.kt-brand').style.setProperty('outline', 'none', 'important');"
         "document.querySelector('.kt-nav a').tabIndex = 5"
@@ -125,7 +125,7 @@ def test_tab_key_moves_through_a_page_in_order(visit: Visit):
     page.evaluate(PLACES)
     went: list[int] = []
     for _ in range(page.evaluate("window.places.length")):
-        page.keyboard.press("Tab")
+        visit.press("Tab")
         went.append(page.evaluate("window.places.indexOf(document.activeElement)"))
     assert went == list(range(len(went)))
     assert len(went) > 15
@@ -139,9 +139,9 @@ def test_arrow_keys_move_among_the_line_numbers_of_an_output(
     numbers = page.locator(".kt-line > a")
     expect(numbers.and_(page.locator(":not([tabindex='-1'])"))).to_have_count(1)
     numbers.first.focus()
-    page.keyboard.press("ArrowDown")
+    visit.press("ArrowDown")
     expect(page.get_by_role("link", name="Line 2")).to_be_focused()
-    page.keyboard.press("Enter")
+    visit.press("Enter")
     assert page.url.endswith("#output-1-L2")
 
 

@@ -62,7 +62,7 @@ def visit(browser: Browser, server: Server) -> Generator[Visit]:
 def test_changes_page_shows_who_changed_a_host_and_who_approved_it(visit: Visit) -> None:
     page = visit.page
     visit.open("/")
-    page.get_by_role("link", name="Changes in the last hour").click()
+    visit.follow(page.get_by_role("link", name="Changes in the last hour"))
     page.get_by_role("combobox", name="Hosts").fill("lb1")
     expect(page.get_by_role("heading", name="on lb1")).to_be_visible()
     first = page.locator("#results tbody tr").first
@@ -101,7 +101,7 @@ def test_saved_view_keeps_filters_and_its_link_works_for_others(
 def test_host_list_is_filtered_live(visit: Visit) -> None:
     page = visit.page
     visit.open("/")
-    page.get_by_role("link", name="Hosts").click()
+    visit.follow(page.get_by_role("link", name="Hosts"))
     expect(page.locator("#results")).to_contain_text("web1")
     page.get_by_label("Status").select_option("host key mismatch")
     expect(page.locator("#results")).not_to_contain_text("web1")
@@ -129,7 +129,7 @@ def test_request_form_reports_invalid_fields_and_plans_after_correction(visit: V
     page.get_by_label("Host").fill("lb1")
     page.get_by_label("Name", exact=True).fill("lamp")
     page.get_by_label("Reason").fill("it is dark")
-    page.keyboard.press("Enter")
+    visit.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("toy set lb1 lamp on")
 
     # The plan is shown, and runs nothing until it is requested.
@@ -152,7 +152,7 @@ def test_schedule_is_suspended_by_keyboard_and_leaves_the_calendar(visit: Visit)
     expect(days.nth(5)).to_contain_text("nightly look")
     visit.keep("calendar")
     page.get_by_role("button", name="Suspend nightly look").focus()
-    page.keyboard.press("Enter")
+    visit.press("Enter")
     expect(page.get_by_text("The schedule is suspended.")).to_be_visible()
     visit.open("/schedules")
     expect(page.locator(".kt-calendar")).not_to_contain_text("nightly look")

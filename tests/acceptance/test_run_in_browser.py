@@ -135,7 +135,7 @@ def test_run_page_reconnects_its_event_stream_after_an_outage(
     page.evaluate("window.dispatchEvent(new Event('offline'))")
     store_newest_lines(server, run.id, 1, "said meanwhile")
     page.context.set_offline(False)
-    expect(page.locator("#live-output pre")).to_have_text("said meanwhile", timeout=15_000)
+    expect(page.locator("#live-output pre")).to_have_text("said meanwhile")
     page.context.close()
 
 
@@ -158,7 +158,7 @@ def test_run_page_stays_responsive_with_live_output_of_200_hosts(visit: Visit) -
     visit.open(f"/runs/{whole.id}")
     expect(page.locator("#live-status")).to_have_text("Live")
     with stream_output(visit.server.harness.database, parts):
-        expect(page.locator("#live-output details")).to_have_count(HOSTS, timeout=30_000)
+        expect(page.locator("#live-output details")).to_have_count(HOSTS)
         newest = page.locator("#live-output [data-last]").last
         expect(newest).to_contain_text("what a host has to say")
         page.evaluate(COUNT)
@@ -239,7 +239,7 @@ def test_output_lines_are_linked_and_searched(visit: Visit) -> None:
     expect(page.locator("#plan")).to_be_hidden()
     page.get_by_placeholder("Search output").fill("LINE 1")
     expect(page.locator("[data-count]")).to_have_text("1 of 12")
-    page.keyboard.press("Enter")
+    visit.press("Enter")
     expect(page.locator("[data-count]")).to_have_text("2 of 12")
     expect(page.locator("#output-1-L10")).to_be_in_viewport()
     page.get_by_role("link", name="Plan", exact=True).click()
@@ -289,9 +289,9 @@ def test_change_log_of_a_run_is_verified_by_keyboard(visit: Visit) -> None:
         run = add_succeeded_run(tx, add_requested_run(tx))
     visit.open(f"/runs/{run.id}")
     visit.page.get_by_role("link", name="Change log").last.focus()
-    visit.page.keyboard.press("Enter")
+    visit.press("Enter")
     visit.page.get_by_role("button", name="Verify").focus()
-    visit.page.keyboard.press("Enter")
+    visit.press("Enter")
     expect(visit.page.locator("#proof")).to_contain_text("are intact")
     visit.keep("verified-light-1280")
     assert visit.complaints == []
@@ -317,5 +317,5 @@ def test_page_of_an_ended_run_shows_the_end_although_a_refresh_is_lost(visit: Vi
         add_ended_run(tx, runs.get_run(tx, run.id), State.SUCCEEDED, "Verified")
         ended.set()
     expect(page.locator("#live-status")).to_be_hidden()
-    expect(page.locator(".kt-headline")).to_contain_text("Succeeded", timeout=10_000)
+    expect(page.locator(".kt-headline")).to_contain_text("Succeeded")
     assert len(lost) == 1

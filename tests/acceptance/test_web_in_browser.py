@@ -53,7 +53,7 @@ def test_pending_run_is_opened_and_approved_in_the_browser(visit: Visit) -> None
     visit.server.harness.run_queued_work()
 
     # The page follows by itself, and then stops asking.
-    expect(page.locator(".kt-headline")).to_contain_text("Succeeded", timeout=10_000)
+    expect(page.locator(".kt-headline")).to_contain_text("Succeeded")
     expect(page).to_have_title(re.compile("^Succeeded: toy set all"))
     expect(page.locator("#announce")).to_have_text("Run 1: Succeeded")
     assert page.locator("#live").get_attribute("hx-get") is None
@@ -65,7 +65,7 @@ def test_run_history_is_filtered_live(visit: Visit) -> None:
     add_sample_runs(visit.server.harness.database)
     page = visit.page
     visit.sign_in("dora", "/")
-    page.get_by_role("link", name="Runs", exact=True).click()
+    visit.follow(page.get_by_role("link", name="Runs", exact=True))
     rows = page.locator("#results tbody tr")
     expect(rows).to_have_count(12)
     page.evaluate("window.untouched = true")
@@ -202,9 +202,9 @@ def test_command_of_a_step_can_be_copied(visit: Visit) -> None:
 
 def test_skip_link_moves_keyboard_focus_to_the_content(visit: Visit) -> None:
     visit.sign_in("olga", "/")
-    visit.page.keyboard.press("Tab")
+    visit.press("Tab")
     expect(visit.page.get_by_role("link", name="Skip to content")).to_be_focused()
-    visit.page.keyboard.press("Enter")
+    visit.press("Enter")
     expect(visit.page.locator("main")).to_be_focused()
 
 
@@ -216,16 +216,14 @@ def test_run_page_of_a_removed_person_asks_to_sign_in(visit: Visit) -> None:
     people = people.with_name("people.yaml")
     kept = [line for line in people.read_text().splitlines(keepends=True) if "olga" not in line]
     people.write_text("".join(kept))
-    expect(visit.page.get_by_role("heading", name="Sign in from Slack")).to_be_visible(
-        timeout=30_000
-    )
+    expect(visit.page.get_by_role("heading", name="Sign in from Slack")).to_be_visible()
 
 
 def test_typed_text_is_in_the_form_again_after_a_session_has_ended(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
     page = visit.page
     # Without them the page would notice by itself that the session has ended, now and then first.
-    page.route(re.compile("/stream$|/live$"), lambda route: route.abort())
+    page.route(re.compile(r"/(stream|live)\b"), lambda route: route.abort())
     for path, button, fields in (
         (f"/runs/{run.id}", "Deny", {"deny-reason": "not before the fair"}),
         ("/access", "Delegate", {"delegate-reason": "on leave", "delegate-until": "4 hours"}),
@@ -272,7 +270,7 @@ def test_filtering_and_approving_work_without_scripts(browser: Browser, server: 
     visit.open(f"/runs/{run.id}")
     expect(page.locator("#live time").first).to_contain_text("UTC")
     expect(page.locator("[data-copy]").first).to_be_hidden()
-    page.get_by_role("button", name="Approve").click()
+    visit.follow(page.get_by_role("button", name="Approve"))
     assert server.harness.get_run(run.id).state is State.QUEUED
     page.context.close()
 
@@ -281,9 +279,9 @@ def test_account_menu_works_by_keyboard(visit: Visit):
     visit.sign_in("olga", "/")
     menu = visit.page.locator("details.kt-account")
     menu.locator("summary").focus()
-    visit.page.keyboard.press("Enter")
+    visit.press("Enter")
     expect(menu.get_by_role("link", name="Sessions")).to_be_visible()
-    visit.page.keyboard.press("Escape")
+    visit.press("Escape")
     expect(menu.get_by_role("link", name="Sessions")).to_be_hidden()
     menu.locator("summary").click()
     menu.get_by_role("button", name="Sign out").click()

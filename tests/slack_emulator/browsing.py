@@ -6,11 +6,13 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-from playwright.async_api import Browser, Page, ViewportSize, async_playwright
+from playwright.async_api import Browser, Page, ViewportSize, async_playwright, expect
 
-from tests.chromium import EXECUTABLE, FLAGS
+from tests.chromium import EXECUTABLE, FLAGS, PATIENCE_MS
 from tests.slack_emulator.serving import serve
 from tests.slack_emulator.showcase import Showcase, showcase
+
+expect.set_options(timeout=PATIENCE_MS)
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from playwright.async_api import Locator, Page, expect
 
-from tests.chromium import get_picture_file
+from tests.chromium import PATIENCE_MS, get_picture_file
 from tests.slack_emulator.browsing import SharedBrowser
 
 pytestmark = pytest.mark.real
@@ -125,7 +125,7 @@ async def submit(page: Page, button: Locator) -> None:
 
 async def reload_until_visible(page: Page, expected: Locator) -> None:
     """Load a page without scripts again until the bot has answered."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_MS / 1000):
         while not await expected.is_visible():
             await page.reload()
 
