@@ -94,18 +94,19 @@ def import_commands() -> None:
     """
 
 
+# Lazy files are opened when they are read: if another argument is wrong, none stays open.
 _KNOWN_HOSTS_OPTION = click.option(
     "--known-hosts",
     "known",
     multiple=True,
-    type=click.File(encoding="utf-8", errors="replace"),
+    type=click.File(encoding="utf-8", errors="replace", lazy=True),
     help="File with host keys, also with hashed names; repeatable.",
 )
 _AREA_OPTION = click.option("--area", default="", help="Area of all these hosts.")
 
 
 @import_commands.command("ansible")
-@click.argument("file", type=click.File(encoding="utf-8"))
+@click.argument("file", type=click.File(encoding="utf-8", lazy=True))
 @_KNOWN_HOSTS_OPTION
 @_AREA_OPTION
 @json_option
@@ -123,7 +124,7 @@ def import_from_ansible(*, file: IO[str], known: tuple[IO[str], ...], area: str)
 
 
 @import_commands.command("ssh-config")
-@click.argument("file", type=click.File(encoding="utf-8"))
+@click.argument("file", type=click.File(encoding="utf-8", lazy=True))
 @_KNOWN_HOSTS_OPTION
 @_AREA_OPTION
 @json_option
