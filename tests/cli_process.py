@@ -108,7 +108,7 @@ def _connect_to_cli_server() -> socket.socket:
     address = f"\0keyturn-tests-{run_id or os.getpid()}"
     test_run = os.getppid() if run_id else os.getpid()
     client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         try:
             client.connect(address)

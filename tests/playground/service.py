@@ -70,7 +70,7 @@ class Service:
 
     def _start(self) -> None:
         self._thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 raise RuntimeError("Keyturn did not start: see above")

@@ -61,7 +61,7 @@ class EmulatorServer:
 
     def start(self) -> Self:
         self._thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while not self._server.started:
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 raise RuntimeError("the Slack emulator did not start: see above")

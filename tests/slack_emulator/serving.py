@@ -28,7 +28,7 @@ async def serve(app: ASGIApp) -> AsyncGenerator[str]:
         listener.close()
 
 
-async def wait_until(claim: Callable[[], object], *, within: float = 10.0) -> None:
+async def wait_until(claim: Callable[[], object], *, within: float = 30.0) -> None:
     """Wait until a claim is true, or fail."""
     async with asyncio.timeout(within):
         while not claim():

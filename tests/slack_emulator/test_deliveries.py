@@ -189,7 +189,7 @@ def test_response_counts_before_background_tasks_of_the_app_end() -> None:
             return PlainTextResponse("now", background=BackgroundTask(tidied.wait))
 
         app = Starlette(routes=[Route("/slack/events", answer, methods=["POST"])])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             response = await to_app(app)(b"", {})
         assert response.content == b"now"
         tidied.set()

@@ -126,7 +126,7 @@ async def over_socket_mode(connection: SlackConnection) -> AsyncGenerator[Send]:
     await connection.connected()
 
     async def send(raw: bytes, headers: Mapping[str, str]) -> Answer:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return await connection.emulator.sockets.deliver(raw, headers)
 
     yield send

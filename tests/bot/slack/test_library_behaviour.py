@@ -168,7 +168,7 @@ async def test_lazy_bolt_listener_starts_before_the_commit(anyio_backend: str):
     committed: list[bool] = []
 
     async def commit(ack: Any) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await working.wait()
         committed.append(True)
         await ack()

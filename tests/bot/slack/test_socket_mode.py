@@ -48,7 +48,7 @@ async def test_invalid_app_token_is_reported_and_not_retried(
     harness: Harness, caplog: pytest.LogCaptureFixture
 ):
     async with open_connection(harness, app_token="xapp-guessed") as connection:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await connection.listening
         assert connection.sockets.status.is_token_refused
         assert "make one with the scope connections:write" in connection.sockets.status.error
