@@ -201,12 +201,22 @@ def test_custom_runbook_with_an_error_is_reported_by_file_and_line(
     custom_directory: Path, keyturn: Keyturn, file: str, text: str, why: str
 ):
     _write(custom_directory / file, text)
+    _check_one_line(keyturn("runbooks"), why)
+
+
+@pytest.mark.parametrize("words", [["policy", "check"], ["greeting", "show", "web1"]])
+def test_each_command_that_reads_custom_runbooks_reports_the_error(
+    custom_directory: Path, keyturn: Keyturn, words: list[str]
+):
     keyturn("init", "policy")
-    for words in (["runbooks"], ["policy", "check"], ["greeting", "show", "web1"]):
-        result = keyturn(*words)
-        assert (result.returncode, result.stdout) == (1, "")
-        assert why in result.stderr
-        assert result.stderr.count("\n") == 1
+    _write(custom_directory / "runbooks/greeting_show.py", "def broken(:\n")
+    _check_one_line(keyturn(*words), "greeting_show.py: line 1: ")
+
+
+def _check_one_line(result: subprocess.CompletedProcess[str], why: str) -> None:
+    assert (result.returncode, result.stdout) == (1, "")
+    assert why in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 def test_enabled_custom_runbook_that_fails_is_reported_by_file_and_line(
