@@ -19,6 +19,7 @@ from bot.workflow import (
     approvals,
     bans,
     counter_proposals,
+    holding,
     own_runbooks,
     plans,
     questions,
@@ -176,10 +177,12 @@ class KeyturnService:
         reason: str = "",
         session: str = "",
         signature: str = "",
+        start_at: int | None = None,
     ) -> Run:
         """Approve the plan with this digest.
 
         session: the web session; "" from other sources. signature: where the rules require it.
+        start_at: the earliest start, in microseconds since 1970; None for as soon as possible.
         """
         require_view(self._context, number, person=person)
         return approvals.approve_run(
@@ -187,10 +190,15 @@ class KeyturnService:
             number,
             person=person,
             digest=digest,
-            reason=reason,
+            terms=approvals.ApprovalTerms(reason, start_at),
             session=session,
             signature=signature,
         )
+
+    def hold_run(self, number: int, *, person: str, reason: str = "") -> Run:
+        """Hold an approved run that has not started: it needs its approvals again."""
+        require_view(self._context, number, person=person)
+        return holding.hold_run(self._context, number, person=person, reason=reason)
 
     def sign_request(self, number: int, *, person: str, digest: str, signature: str) -> Run:
         """Record the requester's signature over the plan, where the rules require it."""

@@ -224,7 +224,18 @@ def approve_run(
             digest=body.digest,
             reason=body.reason,
             signature=body.signature,
+            start_at=to_microseconds(body.start_at),
         )
+    return records.get_run_details(parts, caller, number)
+
+
+@router.post("/runs/{number}/hold", operation_id="holdRun", summary="Hold an approved run")
+def hold_run(
+    parts: Parts, caller: RequestCaller, number: RunId, body: ReasonIn
+) -> schemas.RunDetailsOut:
+    """Until it starts. It needs its approvals again; its requester and approvers can do this."""
+    with _record_token_use(parts, caller, number, "hold"):
+        parts.service.hold_run(number, person=caller.id, reason=body.reason)
     return records.get_run_details(parts, caller, number)
 
 

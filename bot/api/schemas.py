@@ -68,6 +68,9 @@ class DecisionOut(OutputModel):
     second_factor: Annotated[bool, BeforeValidator(bool)] = Field(
         validation_alias="factor", description="Whether the person presented a second factor."
     )
+    start_at: StoredTime | None = Field(
+        None, description="The earliest start that the person approved; null for any."
+    )
 
 
 class QuestionOut(OutputModel):

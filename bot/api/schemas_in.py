@@ -199,6 +199,9 @@ class ApprovalIn(InputModel):
         description="Where `requires_signature`: of `ssh-keygen -Y sign -n keyturn-plan` over the "
         "document of the plan.",
     )
+    start_at: Timestamp | None = Field(
+        None, description="The earliest start; null for as soon as possible."
+    )
 
 
 class SignatureIn(InputModel):

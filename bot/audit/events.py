@@ -20,7 +20,7 @@ from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.drift_state import DriftState
 from bot.model.run import ENDED_STATES, RefusedBy, State, StepState, get_run_status
 from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
-from bot.model.times import SECOND, format_span
+from bot.model.times import SECOND, format_deadline, format_span
 from bot.model.waiting import Waiting, WaitingFor, describe_waiting
 
 _REASON = "{reason}"
@@ -183,6 +183,23 @@ class Approved(
     on_behalf_of: PersonId = ""
     signature: str = ""
     signing_key: str = ""
+    start_at: int | None = None
+
+    def get_shown(self) -> EventText:
+        if self.start_at is None:
+            return super().get_shown()
+        detail = f"to start at {format_deadline(self.start_at)}"
+        detail += f": {_REASON}" if self.reason else ""
+        return EventText("Approved by {who}", detail, Tone.SUCCESS, "key")
+
+
+class Held(
+    _OfPlanWithReason,
+    kind="held",
+    shown=EventText("Held by {who}", _REASON, Tone.WARNING, "clock"),
+    decides=True,
+):
+    """A person held an approved run before its start: its approvals count no more."""
 
 
 class RequestSigned(

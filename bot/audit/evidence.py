@@ -35,6 +35,7 @@ _RUN_KINDS = (
     events.Planned.kind,
     events.Escalated.kind,
     events.Approved.kind,
+    events.Held.kind,
     events.Started.kind,
     events.StopRequested.kind,
     *sorted(events.FINAL_KINDS),
@@ -273,16 +274,21 @@ def _find_mismatch_of_decisions(
 ) -> str:
     if any(entry.kind == events.Denied.kind for entry in all_entries):
         return "that no one denied it"
+    held = max((entry.seq for entry in all_entries if entry.kind == events.Held.kind), default=0)
     approved = {
-        (entry.person, event.digest, event.factor, event.on_behalf_of, event.signature)
+        _list_approved_facts(entry.person, event)
         for entry in entries
-        if isinstance(event := entry.event, events.Approved)
+        if isinstance(event := entry.event, events.Approved) and entry.seq > held
     }
     for decision in decisions:
-        given = decision.digest, decision.factor, decision.on_behalf_of, decision.signature
-        if decision.approves and (decision.person, *given) not in approved:
+        if decision.approves and _list_approved_facts(decision.person, decision) not in approved:
             return f"that {decision.person} approved it"
     return ""
+
+
+def _list_approved_facts(person: str, given: events.Approved | Decision) -> tuple[object, ...]:
+    facts = given.digest, given.factor, given.on_behalf_of, given.signature, given.start_at
+    return person, *facts
 
 
 def _find_mismatch_of_state(

@@ -46,6 +46,8 @@ SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("sign", "bot.cli.signing:sign_plan",
             "Show the plan of run NUMBER, sign it with your SSH key, and approve it."),
         CommandEntry("deny", "bot.cli.decisions:deny_run", "Deny run NUMBER."),
+        CommandEntry("hold", "bot.cli.decisions:hold_run",
+            "Hold approved run NUMBER before it starts."),
         CommandEntry("counter", "bot.cli.decisions:propose_values",
             "Propose other values for run NUMBER, which its requester accepts or withdraws."),
         CommandEntry("accept", "bot.cli.decisions:accept_proposal",

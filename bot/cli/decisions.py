@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from bot.cli.client import ServiceClient, build_path, pass_service
+from bot.cli.client import ServiceClient, build_path, parse_time_option, pass_service
 from bot.cli.context import NOT_UNDERSTOOD, REFUSED, exit_with_error
 from bot.cli.formatting import format_run_details, list_irreversible_steps
-from bot.cli.options import reason_option
+from bot.cli.options import START_AT_OPTION, reason_option
 from bot.cli.runs import (
     NUMBER_ARGUMENT,
     SHORT_WAIT_OPTION,
@@ -24,6 +24,7 @@ from bot.cli.terminal import escape_for_terminal
 @NUMBER_ARGUMENT
 @click.argument("digest", default="")
 @reason_option()
+@START_AT_OPTION
 @click.option("--yes", is_flag=True, help="Do not ask about steps that cannot be undone.")
 @SHORT_WAIT_OPTION
 @pass_service
@@ -33,6 +34,7 @@ def approve_run(
     number: int,
     digest: str,
     reason: str,
+    start_at: str,
     yes: bool,
     seconds: float | None,
 ) -> None:
@@ -40,16 +42,32 @@ def approve_run(
 
     A terminal asks for confirmation too if a step cannot be undone, unless you say --yes.
 
-    For example: keyturn approve 12 1234567890
+    For example: keyturn approve 12 1234567890 --start-at 22:00
     """
+    from bot.model.times import parse_deadline
+
+    more = {"start_at": parse_time_option(start_at, parse_deadline)} if start_at else {}
     run = service.get(build_path("runs", number))
     if not digest:
         digest = _confirm_shown_plan(run, "approve")
     elif sys.stdin.isatty() and not yes and list_irreversible_steps(run):
         warn_of_irreversible_steps(run)
         click.confirm(f"Approve plan {digest}?", abort=True, err=True)
-    service.post(build_path("runs", number, "approve"), {"digest": digest, "reason": reason})
+    body = {"digest": digest, "reason": reason, **more}
+    service.post(build_path("runs", number, "approve"), body)
     wait_and_print_run(service, number, wait_seconds=seconds)
+
+
+@click.command("hold")
+@NUMBER_ARGUMENT
+@reason_option()
+@pass_service
+def hold_run(service: ServiceClient, *, number: int, reason: str) -> None:
+    """Hold approved run NUMBER before it starts. It then needs its approvals again.
+
+    For example: keyturn hold 12 --reason "the sale begins early"
+    """
+    print_run(service.post(build_path("runs", number, "hold"), {"reason": reason}))
 
 
 @click.command("deny")

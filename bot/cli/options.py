@@ -55,6 +55,11 @@ ticket_option = click.option(
 )
 
 
+START_AT_OPTION = click.option(
+    "--start-at", default="", metavar="TIME", help="Let it start no earlier, such as 22:00."
+)
+
+
 def witness_option(help_text: str) -> Decorator:
     """Return `--witness`, which can be repeated."""
     return click.option(

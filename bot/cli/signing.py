@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bot.cli.client import ServiceClient, build_path, pass_service
+from bot.cli.client import ServiceClient, build_path, parse_time_option, pass_service
 from bot.cli.context import FAILED, REFUSED, CommandEnvironment, exit_with_error, is_interactive
-from bot.cli.options import pass_environment, reason_option
+from bot.cli.options import START_AT_OPTION, pass_environment, reason_option
 from bot.cli.runs import NUMBER_ARGUMENT, SHORT_WAIT_OPTION, wait_and_print_run
 from bot.cli.terminal import escape_for_terminal
 
@@ -54,6 +54,7 @@ def print_signing_page(environment: CommandEnvironment) -> None:
 @NUMBER_ARGUMENT
 @key_option("--key", "key_file")
 @reason_option()
+@START_AT_OPTION
 @click.option("--yes", is_flag=True, help="Sign without asking.")
 @SHORT_WAIT_OPTION
 @pass_service
@@ -63,16 +64,21 @@ def sign_plan(
     number: int,
     key_file: Path | None,
     reason: str,
+    start_at: str,
     yes: bool,
     seconds: float | None,
 ) -> None:
     """Show the plan of run NUMBER, sign it with your SSH key, and approve it.
 
     This machine computes the hashes and shows what you sign. If you requested the run and the
-    policy requires that you sign it, you sign the request instead.
+    policy requires that you sign it, you sign the request instead. A time of start is no part of
+    what is signed: Keyturn waits for it, and an enrolled host does not know it.
 
     For example: keyturn sign 12 --key ~/.ssh/id_ed25519_sk
     """
+    from bot.model.times import parse_deadline
+
+    at = parse_time_option(start_at, parse_deadline)
     run = service.get(build_path("runs", number))
     action = next((one for one in ("sign", "approve") if one in run["actions"]), "")
     if not action:
@@ -81,7 +87,7 @@ def sign_plan(
     plan = _parse_plan(shown, number)
     signature = show_and_sign(plan, key_file, yes=yes)
     body = {"digest": plan.digest, "signature": signature}
-    more = {"reason": reason} if action == "approve" else {}
+    more = {"reason": reason, "start_at": at or None} if action == "approve" else {}
     service.post(build_path("runs", number, action), body | more)
     wait_and_print_run(service, number, wait_seconds=seconds)
 

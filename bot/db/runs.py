@@ -14,6 +14,7 @@ from sqlalchemy import (
     Select,
     Update,
     bindparam,
+    delete,
     insert,
     null,
     or_,
@@ -610,6 +611,7 @@ def add_decision(tx: Transaction, decision: Decision) -> bool:
         reason=tx.redactor.redact_text(decision.reason),
         factor=decision.factor,
         signature=decision.signature,
+        start_at=decision.start_at,
     )
 
 
@@ -626,8 +628,14 @@ def replace_decision(tx: Transaction, decision: Decision) -> None:
             reason=tx.redactor.redact_text(decision.reason),
             factor=decision.factor,
             signature=decision.signature,
+            start_at=decision.start_at,
         )
     )
+
+
+def remove_decisions(tx: Transaction, run: int) -> None:
+    """Remove the decisions on a run whose approvals were taken back; the log keeps them."""
+    tx.sql.execute(delete(tables.decision).where(tables.decision.c.run == run))
 
 
 def list_decisions(tx: Transaction, run: int) -> list[Decision]:

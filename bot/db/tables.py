@@ -125,6 +125,7 @@ decision = Table(
     Column("on_behalf_of", String(64), nullable=False),
     Column("factor", String(32), nullable=False),
     Column("signature", Text, nullable=False),
+    Column("start_at", BigInteger),
 )
 
 # Who decides on behalf of whom. area: "" means every area that the delegator owns.

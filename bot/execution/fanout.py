@@ -157,15 +157,18 @@ def _submit_combined_plan(
 
 
 def _start_parent(context: WorkflowContext, tx: Transaction, parent: Run) -> Run:
-    """Start the parent run unless a freeze holds it. Each child still passes the gate itself."""
+    """Start the parent run unless a freeze or its approved start holds it.
+
+    Each child still passes the gate itself.
+    """
     policy: Policy = context.policies.get_policy()
     try:
         counted = gate.authorise_run(context, tx, parent, policy)
     except gate.GateRefused as refusal:
         return gate.end_refused_run(context, tx, parent, refusal)
-    freeze = gate.find_blocking_freeze(tx, parent, counted.policy)
-    if freeze is not None:
-        gate.record_waiting(tx, parent, freeze)
+    held = gate.find_blocking_time(tx, parent, counted)
+    if held is not None:
+        gate.record_waiting(tx, parent, held)
         return parent
     gate.record_review_requirement(tx, parent, counted)
     starting = runs.move_run(tx, parent, State.STARTING)

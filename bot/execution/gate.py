@@ -28,6 +28,7 @@ from bot.queries.policy_result import is_plan_outdated
 from bot.workflow import standing_grants
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import announce_run_change, end_run, release_host_lock
+from bot.workflow.holding import move_back_to_pending
 from bot.workflow.hooks import RefusedByFeature, check_work, claim_for_run
 from bot.workflow.outdated_plans import describe_stale_plan
 from runbooks._catalogue import get_kind
@@ -177,11 +178,11 @@ def pass_gate(
 def _find_hold(
     context: WorkflowContext, tx: Transaction, run: Run, counted: ApprovalCount
 ) -> Waiting | None:
-    """Return the freeze or the witnesses for which an approved run waits; None to go on."""
+    """Return what an approved run waits for: a time or witnesses; None to go on."""
     policy = counted.policy
-    freeze = find_blocking_freeze(tx, run, policy)
-    if freeze is not None:
-        return freeze
+    held_until = find_blocking_time(tx, run, counted)
+    if held_until is not None:
+        return held_until
     required = counted.ruling.requirements.required_witnesses
     if not required:
         return None
@@ -191,14 +192,18 @@ def _find_hold(
     return Waiting(WaitingFor.WITNESSES, ", ".join(away))
 
 
-def find_blocking_freeze(tx: Transaction, run: Run, policy: Policy) -> Waiting | None:
-    """Return the freeze that holds the run; None if none does, or break-glass is active.
+def find_blocking_time(tx: Transaction, run: Run, counted: ApprovalCount) -> Waiting | None:
+    """Return the approved start or the freeze that holds the run.
 
-    policy: with the facts of now, as authorise_run() returns it.
+    None if neither does, or break-glass is active. counted: as authorise_run() returns it.
     """
-    freeze = policy.find_freeze(run.target_hosts, runbook=run.runbook, now=tx.now)
-    is_bypassed = freeze and break_glass_rules.is_break_glass_active(tx, policy, run)
-    return None if is_bypassed else freeze
+    policy, start_at = counted.policy, counted.start_at
+    if start_at is not None and tx.now < start_at:
+        held = Waiting(WaitingFor.START_TIME, time=start_at)
+    else:
+        held = policy.find_freeze(run.target_hosts, runbook=run.runbook, now=tx.now)
+    is_bypassed = held and break_glass_rules.is_break_glass_active(tx, policy, run)
+    return None if is_bypassed else held
 
 
 def record_waiting(tx: Transaction, run: Run, waiting: Waiting) -> None:
@@ -447,27 +452,8 @@ def end_refused_run(
         return end_run(
             context, tx, run, refusal.state, str(refusal), refused_by=refusal.refused_by
         )
-    ruling = refusal.approval_count.ruling
-    waiting = runs.move_run(
-        tx,
-        run,
-        State.PENDING,
-        requirements=ruling.requirements,
-        required_approvals=ruling.required_approvals,
-        approver_groups=ruling.approver_groups,
-        policy_notes=ruling.policy_notes,
-        grant_id=None,
-        pending_since=tx.now,
-        reminded_at=None,
-        expires_at=min(
-            tx.now + context.approval_timeout, run.plan.expires_at if run.plan else tx.now
-        ),
-    )
-    # Also for a run without a lock, because the next run for the host has to be woken.
-    release_host_lock(context, tx, run)
     change_log.append_entry(tx, events.MoreApprovalsNeeded(reason=str(refusal)), run=run)
-    announce_run_change(tx, run)
-    return waiting
+    return move_back_to_pending(context, tx, run, refusal.approval_count.ruling)
 
 
 def _get_approved_run(context: WorkflowContext, tx: Transaction, run: Run) -> Run:

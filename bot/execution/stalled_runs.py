@@ -6,7 +6,7 @@ from bot.db import break_glass, locks, priority, procrastinate_queue, runs
 from bot.db.database import Transaction
 from bot.execution import gate
 from bot.model.run import Run, State
-from bot.model.run_states import is_on_hold
+from bot.model.run_states import is_on_hold, starts_later
 from bot.model.times import SECOND
 from bot.model.waiting import Waiting, WaitingFor
 from bot.policy import NoPolicyError, Policy
@@ -22,13 +22,13 @@ def list_stalled_runs(
     """Return the runs of *active_runs* to wake. being_read: runs that a thread works on.
 
     For each host without a lock, the first waiting run is woken. Runs that wait for the end of a
-    freeze are left alone until then.
+    freeze, or for their approved start, are left alone until then.
     """
     busy = {*context.dispatcher.list_dispatched_runs(tx), *being_read}
     found = [run for run in active_runs if run.id not in busy and _needs_no_host(run)]
-    freezes = _FreezeCheck(context, tx)
+    holds = _HoldCheck(context, tx)
     for line in _group_by_free_host(tx, active_runs):
-        awake = [run for run in line if not freezes.is_still_held(run)]
+        awake = [run for run in line if not holds.is_still_held(run)]
         found += [run for run in awake if is_on_hold(run) and run.id not in busy]
         if awake and busy.isdisjoint(run.id for run in line):
             first = priority.order_runs(tx, [run.id for run in awake])[0]
@@ -51,8 +51,8 @@ def _group_by_free_host(tx: Transaction, active_runs: Sequence[Run]) -> list[lis
     return [*lines.values()]
 
 
-class _FreezeCheck:
-    """Whether runs wait for a freeze. There may be thousands, so each freeze is read once."""
+class _HoldCheck:
+    """Whether runs wait for a time. There may be thousands, so each freeze is read once."""
 
     def __init__(self, context: WorkflowContext, tx: Transaction) -> None:
         self._policy, self._tx = _get_policy(context), tx
@@ -60,8 +60,12 @@ class _FreezeCheck:
         self._freezes: dict[tuple[str, str], Waiting | None] = {}
 
     def is_still_held(self, run: Run) -> bool:
-        """Return whether the run is still held by the freeze that was reported."""
-        if self._policy is None or run.id in self._break_glass_runs or not is_on_hold(run):
+        """Return whether the run is still held by the freeze or the time that was reported."""
+        if run.waiting is None or run.id in self._break_glass_runs or not is_on_hold(run):
+            return False
+        if starts_later(run):
+            return self._tx.now < (run.waiting.time or 0)
+        if self._policy is None:
             return False
         place = (run.host, run.runbook)
         if place not in self._freezes:

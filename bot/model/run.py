@@ -406,6 +406,8 @@ class Decision:
     """The digest of the second factor that the person used for it; "" if none."""
     signature: str = ""
     """The person's signature over the plan, as ssh-keygen writes it; "" if none."""
+    start_at: int | None = None
+    """The earliest start that the person approves; None for as soon as possible."""
 
 
 def describe_proposals(run_ids: Sequence[int]) -> str:

@@ -184,6 +184,10 @@ _RUNNING_CHECK_DISPLAY = _Display("Running", Tone.INFO, "dots", "Keyturn reads t
 ON_HOLD_DISPLAY = _Display(
     "On hold", Tone.PENDING, "clock", "A freeze holds the run.", "hourglass"
 )
+_STARTS_LATER_DISPLAY = _Display(
+    "Starts later", Tone.PENDING, "clock", "It starts at the time that was approved.", "hourglass"
+)
+_HOLDING = frozenset({WaitingFor.FREEZE, WaitingFor.START_TIME})
 # A child run of an approved request waits for its wave, not for an approval.
 _UPCOMING_DISPLAY = _Display(
     "Upcoming", Tone.NEUTRAL, "clock", "The wave has not started.", "hourglass"
@@ -211,15 +215,20 @@ def get_run_display(run: _RunWithStatus) -> StatusDisplay:
     if run.state is State.PLANNING and run.kind == "check":
         display = _RUNNING_CHECK_DISPLAY
     elif is_on_hold(run):
-        display = ON_HOLD_DISPLAY
+        display = _STARTS_LATER_DISPLAY if starts_later(run) else ON_HOLD_DISPLAY
     if run.waiting is None:
         return display
     return replace(display, sentence=format_sentence(describe_waiting(run.waiting)))
 
 
 def is_on_hold(run: _RunWithStatus) -> bool:
-    """Return whether a freeze holds the run."""
-    return run.waiting is not None and run.waiting.reason is WaitingFor.FREEZE
+    """Return whether a freeze holds the run, or the time that its approvers named."""
+    return run.waiting is not None and run.waiting.reason in _HOLDING
+
+
+def starts_later(run: _RunWithStatus) -> bool:
+    """Return whether the run waits for the time that its approvers named."""
+    return run.waiting is not None and run.waiting.reason is WaitingFor.START_TIME
 
 
 def describe_outcome(run: _RunWithStatus) -> str:

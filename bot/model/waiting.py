@@ -14,6 +14,7 @@ from bot.model.times import format_deadline
 
 class WaitingFor(StrEnum):
     FREEZE = "freeze"
+    START_TIME = "start time"
     LOCK = "lock"
     BREAK_GLASS = "break-glass"
     WORKER = "worker"
@@ -33,7 +34,8 @@ class Waiting:
     place: str = ""
     """What is frozen: the title of an area."""
     time: int | None = None
-    """When the freeze ends, or the last heartbeat of a worker. Microseconds since 1970, UTC."""
+    """When the freeze ends, the approved start, or the last heartbeat of a worker. Microseconds
+    since 1970, UTC."""
     run: int | None = None
     """The run that goes first or holds the lock."""
     is_run_viewable: bool = False
@@ -72,13 +74,10 @@ def describe_waiting(waiting: Waiting) -> str:
     match waiting.reason:
         case WaitingFor.FREEZE:
             words = describe_freeze(waiting)
-        case WaitingFor.LOCK:
-            other = f"run {waiting.run}" if waiting.is_run_viewable else "another run"
-            words = f"waits for {other}, which has locked {name}"
-        case WaitingFor.BREAK_GLASS:
-            hidden = "another run, which break-glass starts"
-            shown = f"break-glass run {waiting.run}"
-            words = f"waits for {shown if waiting.is_run_viewable else hidden}"
+        case WaitingFor.START_TIME:
+            words = f"Starts at {format_deadline(waiting.time or 0)}, as it was approved"
+        case WaitingFor.LOCK | WaitingFor.BREAK_GLASS:
+            words = f"waits for {_describe_other_run(waiting)}"
         case WaitingFor.WORKER:
             since = format_deadline(waiting.time or 0)
             sites = f"site{'s' * (', ' in name)} {name}"
@@ -91,3 +90,16 @@ def describe_waiting(waiting: Waiting) -> str:
         case WaitingFor.CLAIM:
             words = "Waits until the hosts changed before carry their services again"
     return words
+
+
+def _describe_other_run(waiting: Waiting) -> str:
+    """Return the run that goes first; its number only to readers who may view it."""
+    is_viewable = waiting.is_run_viewable
+    if waiting.reason is WaitingFor.LOCK:
+        other = f"run {waiting.run}" if is_viewable else "another run"
+        return f"{other}, which has locked {waiting.name}"
+    return (
+        f"break-glass run {waiting.run}"
+        if is_viewable
+        else "another run, which break-glass starts"
+    )

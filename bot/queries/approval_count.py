@@ -40,6 +40,8 @@ class ApprovalCount:
     """Who denied the run; empty if no one did."""
     lacks_signed_request: bool = False
     """Whether the requester still has to sign the plan."""
+    start_at: int | None = None
+    """The latest of the earliest starts that the approvals name; None if none names one."""
 
     @property
     def is_met(self) -> bool:
@@ -157,6 +159,7 @@ def count_approvals(
         policy.count_missing_approvals(ruling.requirements, approvers),
         denied_by,
         ruling.requires_signed_request and not is_request_signed(tx, policy, approved),
+        max((vote.start_at for vote in valid if vote.start_at is not None), default=None),
     )
 
 

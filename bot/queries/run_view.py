@@ -20,7 +20,7 @@ from bot.db.search import RunFilter
 from bot.model.plan import PlannedStep
 from bot.model.resubmit import can_be_planned_again
 from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepRecord, StepState
-from bot.model.run_states import StatusDisplay, get_child_run_display
+from bot.model.run_states import StatusDisplay, get_child_run_display, starts_later
 from bot.model.text import format_count
 from bot.policy import Person, Policy, PolicyRequest
 from bot.policy.explain import NO_APPROVER, describe_ending_stop
@@ -36,6 +36,7 @@ from bot.queries.pending import (
     describe_expiry_before_freeze_ends,
     get_counter_proposal,
     get_freeze_after_approval,
+    get_hold_refusal,
 )
 from bot.queries.policy_result import is_plan_current
 from bot.queries.questions import (
@@ -73,6 +74,8 @@ class AllowedActions:
     review: bool = False
     accept: bool = False
     propose_values: bool = False
+    hold: bool = False
+    """Take back the approvals of a run that starts later."""
     stop: bool = False
     submit: bool = False
     """Request what the plan shows."""
@@ -422,6 +425,7 @@ def _list_allowed_actions(
         break_glass_refusal=break_glass_refusal if is_held and view.break_glass else "",
         review=_can_review(view, policy, person),
         stop=_can_stop(tx, run, policy, person),
+        hold=starts_later(run) and not get_hold_refusal(tx, policy, run, person),
     )
 
 

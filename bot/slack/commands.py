@@ -107,6 +107,7 @@ class SlackCommands:
             "run": self._show_run,
             "approve": self._approve_run,
             "deny": self._deny_run,
+            "hold": self._hold_run,
             "question": self._ask_question,
             "answer": self._answer_question,
             "reassign": self._reassign_run,
@@ -533,7 +534,7 @@ class SlackCommands:
 
     def _approve_run(self, command: TypedCommand) -> Message | None:
         number, rest = command.parse_run_number()
-        digest = rest.lower()
+        digest, at, typed_time = rest.lower().partition(" at ")
         if not digest:
             return self._render_card(command, number)
         if len(digest) < 10:
@@ -541,10 +542,26 @@ class SlackCommands:
                 f"{quote_text(digest)} is not a plan: copy its ten characters from Details. Type "
                 f"{replies.format_command_usage('approve')}"
             )
+        start_at = self._parse_start_time(command, typed_time) if at else None
         self._service.approve_run(
-            number, person=command.person, digest=digest, reason=command.reason
+            number,
+            person=command.person,
+            digest=digest.strip(),
+            reason=command.reason,
+            start_at=start_at,
         )
-        return replies.build_text_reply(f"You approved run {number}.")
+        when = f" to start at {times.format_deadline(start_at)}" if start_at else ""
+        return replies.build_text_reply(f"You approved run {number}{when}.")
+
+    def _parse_start_time(self, command: TypedCommand, typed: str) -> int:
+        with self._database.reading(command.view_rights) as tx:
+            now = tx.now
+        return times.parse_deadline(typed, now=now, zone=command.zone)
+
+    def _hold_run(self, command: TypedCommand) -> Message | None:
+        number, _ = command.parse_run_number()
+        self._service.hold_run(number, person=command.person, reason=command.reason)
+        return replies.build_text_reply(f"You held run {number}. It needs its approvals again.")
 
     def _deny_run(self, command: TypedCommand) -> Message | None:
         number, reason = _parse_run_and_text(command, "the reason")

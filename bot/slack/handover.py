@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bot.db import dedup, grants, outbox, runs, view_conditions
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.model.run import Run, State
+from bot.model.run_states import describe_outcome, starts_later
 from bot.model.text import format_count, join_names
 from bot.model.times import HOUR, format_deadline, to_datetime
 from bot.policy import NoPolicyError, Policy
@@ -52,6 +53,8 @@ class HandoverFacts:
     """The runs that this person has to decide or to resolve."""
     probations: Sequence[tuple[Run, str]]
     """Runs with a change on probation, and when its host restores what was."""
+    later: Sequence[Run]
+    """Approved runs that start at a time which their approvers named."""
     freezes: Sequence[str]
     grants: Sequence[str]
     """Standing grants that end soon."""
@@ -72,16 +75,16 @@ def read_handover(
 ) -> HandoverFacts:
     """Read what is open in these areas; in all areas without any."""
     wanted = {*(areas or policy.organisation.areas)}
+    unfinished = [run for run in runs.list_unfinished_briefly(tx) if wanted & {*run.areas}]
     active = [
-        run
-        for run in runs.list_unfinished_briefly(tx)
-        if run.state in {State.RUNNING, State.UNKNOWN} and wanted & {*run.areas} and not run.hosts
+        run for run in unfinished if run.state in {State.RUNNING, State.UNKNOWN} and not run.hosts
     ]
     opened = [(run, find_open_probation(tx, runs.get_run(tx, run.id))) for run in active]
     return HandoverFacts(
         [policy.join_area_titles([name]) for name in areas] or ["every area"],
         [run for run in read_inbox(tx, policy, person).runs if wanted & {*run.areas}],
         [(run, found.sentence) for run, found in opened if found is not None],
+        [run for run in unfinished if starts_later(run)],
         [
             f"{one.name} {one.sentence}"
             for one in policy.list_freeze_periods(to_datetime(tx.now))
@@ -115,6 +118,10 @@ def render_handover(facts: HandoverFacts, *, base_url: str) -> Message:
             "On probation",
             [[*_render_run(run, base_url), f" – {text}"] for run, text in facts.probations],
         ),
+        *_render_section(
+            "Starts later",
+            [[*_render_run(run, base_url), f" – {describe_outcome(run)}"] for run in facts.later],
+        ),
         *_render_section("Freezes", [[one] for one in facts.freezes]),
         *_render_section("Standing grants that end soon", [[one] for one in facts.grants]),
     ]
@@ -146,7 +153,7 @@ def _render_run(run: Run, base_url: str) -> list[Inline]:
 
 def _build_buttons(facts: HandoverFacts) -> Sequence[Element]:
     shown = [
-        ("Show runs", "runs", bool(facts.waiting or facts.probations)),
+        ("Show runs", "runs", bool(facts.waiting or facts.probations or facts.later)),
         ("Show drift", "drift", bool(facts.sections)),
         ("Show freezes", "freezes", bool(facts.freezes)),
     ]

@@ -49,6 +49,8 @@ _COMMAND_HELP = (
     ("deny N REASON", "deny a request before anything is sent"),
     ("question N TEXT", "ask the requester of a pending run a question"),
     ("answer N TEXT", "answer the question about your request"),
+    ("approve N PLAN at TIME", "approve it, to start no earlier than then"),
+    ("hold N because …", "hold an approved run before it starts: it needs its approvals again"),
     ("reassign N PERSON because …", "ask another approver to decide a pending run"),
     ("withdraw N", "withdraw your own request"),
     ("stop N", "stop a run before its next step"),

@@ -20,6 +20,8 @@ class Decision:
     text: str = ""
     """The reason, question or answer in the form."""
     assignee: str = ""
+    start_at: int | None = None
+    """The earliest start in the form, in microseconds since 1970."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class TextForm:
     seen_by: str = "The requester sees this"
     asks_assignee: bool = False
     """Whether an approver is chosen; the text is optional then."""
+    asks_start: bool = False
+    """Whether the earliest start is asked for."""
 
 
 Decide = Callable[[KeyturnService, Decision], Run]
@@ -66,7 +70,13 @@ class RunButton:
 
 
 def _approve(service: KeyturnService, of: Decision) -> Run:
-    return service.approve_run(of.run, person=of.person, digest=of.digest, reason=of.text)
+    return service.approve_run(
+        of.run, person=of.person, digest=of.digest, reason=of.text, start_at=of.start_at
+    )
+
+
+def _hold(service: KeyturnService, of: Decision) -> Run:
+    return service.hold_run(of.run, person=of.person, reason=of.text)
 
 
 def _deny(service: KeyturnService, of: Decision) -> Run:
@@ -109,6 +119,15 @@ _REASSIGN_FORM = TextForm("Reassign", seen_by="The approver sees this", asks_ass
 
 APPROVE = RunButton("approve", "Approve", _approve)
 APPROVE_WITH_REASON = RunButton("approve-reason", "Approve…", _approve, TextForm("Approve"))
+APPROVE_LATER = RunButton(
+    "approve-later",
+    "Approve, start at…",
+    _approve,
+    TextForm("Approve", asks_start=True),
+    "Approve run {run} to start later: {title}",
+)
+# Of an approved run that starts later.
+HOLD = RunButton("hold", "Hold", _hold)
 DENY = RunButton("deny", "Deny…", _deny, TextForm("Deny"))
 QUESTION = RunButton("question", "Ask…", _ask, _ASK_FORM, "Ask about run {run}: {title}")
 ANSWER = RunButton(
@@ -134,12 +153,12 @@ DISCARD = RunButton("discard", "Discard", spoken="Discard plan {run}")
 RESUBMIT = RunButton("again", "Request again", spoken="Request run {run} again: {title}")
 
 _DECIDING = (
-    *(APPROVE, APPROVE_WITH_REASON, DENY, QUESTION, ANSWER),
+    *(APPROVE, APPROVE_WITH_REASON, APPROVE_LATER, HOLD, DENY, QUESTION, ANSWER),
     *(REASSIGN, ACCEPT, WITHDRAW, REPLAN, STOP),
 )
 # The menu beside the buttons of a card.
 MENU = "more"
-_IN_MENU = (QUESTION, REASSIGN, WITHDRAW, WATCH, DETAILS)
+_IN_MENU = (APPROVE_LATER, QUESTION, REASSIGN, WITHDRAW, WATCH, DETAILS)
 MENU_IDS = frozenset(one.id for one in _IN_MENU)
 
 

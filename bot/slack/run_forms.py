@@ -9,6 +9,7 @@ from bot.db.database import Database
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestOrigin, RequestTerms, Run, State
 from bot.model.text import format_count, format_sentence
+from bot.model.times import HOUR, SECOND
 from bot.policy import Person
 from bot.queries.run_view import RunView
 from bot.service import KeyturnService
@@ -31,6 +32,7 @@ from bot.slack.blocks import (
     quote,
     reason_input,
     rich_text,
+    time_input,
 )
 from bot.slack.payloads import ViewState
 from bot.slack.replies import build_outcome_reply, build_text_reply
@@ -50,8 +52,10 @@ from bot.slack.views import Views, render_loading, render_notice
 # Ids of callbacks and of the reason's block.
 DECISION, PLAN, REASON = "decision", "plan", "because"
 _VALUE = "form-value"
-# The block of the approver.
-ASSIGNEE = "assignee"
+# The blocks of the approver and of the earliest start.
+ASSIGNEE, START = "assignee", "start"
+# The forms that approve a plan.
+_APPROVING = (run_buttons.APPROVE_WITH_REASON, run_buttons.APPROVE_LATER)
 _MAX_OPTIONS = 100
 # How long a form waits for its plan, and for news of it from another process.
 _PLAN_TIMEOUT_SECONDS, _POLL_SECONDS = 120.0, 0.5
@@ -174,17 +178,24 @@ def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:
 
 
 def _render_decision(
-    run: Run, digest: str, decision: RunButton, assignees: Sequence[Person], initial: str = ""
+    run_view: SlackRunView,
+    digest: str,
+    decision: RunButton,
+    assignees: Sequence[Person],
+    initial: str = "",
 ) -> View:
     """Render the form for the text of a decision, a question, an answer or a reassignment."""
-    form, verb = decision.form or TextForm(decision.text), decision.text.rstrip("…")
+    run, form = run_view.run, decision.form or TextForm(decision.text)
+    verb = run_buttons.APPROVE.text if form.asks_start else decision.text.rstrip("…")
     text = reason_input(REASON, _VALUE, initial=initial, seen_by=form.seen_by, label=form.label)
+    is_optional = form.asks_assignee or (form.asks_start and not run.requirements.requires_reason)
     blocks: list[Block] = [
         paragraph(bold(run.title), f" – plan {run.short_digest}"),
         *([_build_assignee_input(assignees)] if form.asks_assignee else []),
-        text | ({"optional": True} if form.asks_assignee else {}),
+        *([_build_start_input(run_view.view.now)] if form.asks_start else []),
+        text | ({"optional": True} if is_optional else {}),
     ]
-    if decision is run_buttons.APPROVE_WITH_REASON and run.plan and not run.plan.is_reversible:
+    if decision in _APPROVING and run.plan and not run.plan.is_reversible:
         dialog = build_irreversible_dialog(run.plan, yes=verb)
         text = dialog["text"]["text"]
         blocks.insert(1, paragraph(bold(text)))
@@ -192,6 +203,12 @@ def _render_decision(
     return modal(
         f"{form.title} run {run.id}", blocks, callback=DECISION, submit=verb, metadata=metadata
     )
+
+
+def _build_start_input(now: int) -> Block:
+    """Return the choice of the earliest start. now: microseconds since 1970."""
+    in_an_hour = (now + HOUR) // SECOND
+    return input_block(START, "Start no earlier than", time_input(_VALUE, initial=in_an_hour))
 
 
 def _build_assignee_input(assignees: Sequence[Person]) -> Block:
@@ -240,17 +257,18 @@ class RunForms:
 
         def build_view() -> View:
             number, digest = check_click()
-            run = self._get_run_view(number, person).run
+            run_view = self._get_run_view(number, person)
             assignees: Sequence[Person] = ()
             if decision.form and decision.form.asks_assignee:
                 with self._database.reading(self._view_builder.get_view_rights(person)) as tx:
                     assignees = self._view_builder.list_assignees(tx, number, person)
-            return _render_decision(run, digest, decision, assignees, text)
+            return _render_decision(run_view, digest, decision, assignees, text)
 
         return await self._views.open_view(trigger_id, build_view)
 
     def submit_decision(self, shown: ViewState, *, person: str) -> FormErrors:
         """Do what the form of a decision contains; return no errors."""
+        start = shown.values.get(START, "")
         decision = Decision(
             int(shown.metadata["run"]),
             shown.metadata["digest"],
@@ -258,6 +276,7 @@ class RunForms:
             RequestOrigin("slack", user=shown.account.user),
             shown.values.get(REASON, ""),
             shown.values.get(ASSIGNEE, ""),
+            int(start) * SECOND if start else None,
         )
         run_buttons.DECISIONS[shown.metadata["action"]].decide(self._service, decision)
         return {}

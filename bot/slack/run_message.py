@@ -12,7 +12,7 @@ from bot.model import resubmit
 from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
-from bot.model.run_states import STEP_STATE_DISPLAYS, get_child_run_display
+from bot.model.run_states import STEP_STATE_DISPLAYS, get_child_run_display, starts_later
 from bot.model.text import (
     align_rows,
     capitalise_sentence,
@@ -619,6 +619,7 @@ def format_approvals(run_view: SlackRunView) -> str:
     decisions = [
         f"{escape_mrkdwn(_format_approver(run_view, decision))} · "
         f"{format_date(decision.decided_at)}"
+        + (f" to start {format_date(decision.start_at)}" if decision.start_at else "")
         + (f" · {escape_mrkdwn(shorten_text(decision.reason, 200))}" if decision.reason else "")
         for decision in run_view.approvals
     ]
@@ -641,6 +642,8 @@ def _build_buttons(run_view: SlackRunView) -> list[Element]:
         return _build_decision_buttons(run_view)
     is_watchable = bool(run.plan) and run.state in _WATCHABLE_STATES
     buttons: list[Element] = []
+    if starts_later(run):
+        buttons.append(run_buttons.HOLD.build(run))
     if run.state is State.QUEUED:
         buttons.append(run_buttons.WITHDRAW.build(run))
     if run.state in _STOPPABLE_STATES and run.plan:
@@ -684,6 +687,7 @@ def _build_decision_buttons(run_view: SlackRunView) -> list[Element]:
             (run_buttons.ANSWER if is_asked else question).build(run),
             run_buttons.build_menu(
                 run,
+                *([run_buttons.APPROVE_LATER] if _can_start_later(run) else []),
                 *([question] if is_asked else []),
                 run_buttons.REASSIGN,
                 run_buttons.WITHDRAW,
@@ -694,6 +698,14 @@ def _build_decision_buttons(run_view: SlackRunView) -> list[Element]:
     if run.state is State.COUNTER_PROPOSED and run.plan is not None and can_show_plan(run.plan):
         return [run_buttons.ACCEPT.build(run) | {"style": "primary"}, *others]
     return others
+
+
+def _can_start_later(run: Run) -> bool:
+    """Return whether the run can be approved in chat for a time."""
+    needs = run.requirements
+    is_decided_here = not needs.requires_signature and not needs.requires_second_factor
+    is_shown = run.plan is not None and can_show_plan(run.plan)
+    return is_decided_here and is_shown and run.timing is None
 
 
 def build_approve_buttons(run_view: SlackRunView) -> list[Element]:

@@ -62,6 +62,7 @@ _AGAIN = ThreadCommand(
 _WITHDRAW = ThreadCommand(
     "withdraw", lambda _, may: may.withdraw, _with_text(run_buttons.WITHDRAW)
 )
+_HOLD = ThreadCommand("hold", lambda _, may: may.hold, _with_text(run_buttons.HOLD))
 _STOP = ThreadCommand("stop", lambda _, may: may.stop, _with_text(run_buttons.STOP))
 _ASK = ThreadCommand("ask about", lambda _, may: may.ask, _with_text(run_buttons.QUESTION))
 _ANSWER = ThreadCommand("answer about", lambda _, may: may.answer, _with_text(run_buttons.ANSWER))
@@ -72,6 +73,7 @@ _COMMANDS: Mapping[str, ThreadCommand] = {
     **dict.fromkeys(("undo", "revert", "rollback"), _UNDO),
     **dict.fromkeys(("again", "retry", "repeat"), _AGAIN),
     **dict.fromkeys(("withdraw", "cancel"), _WITHDRAW),
+    **dict.fromkeys(("hold", "wait"), _HOLD),
     **dict.fromkeys(("stop", "abort"), _STOP),
     **dict.fromkeys(("ask", "question"), _ASK),
     "answer": _ANSWER,
@@ -115,7 +117,7 @@ class ThreadCommands:
         return _render(run_view, [command.build(run_view, text)])
 
 
-_ALL = (_APPROVE, _DENY, _ASK, _ANSWER, _ACCEPT, _WITHDRAW, _STOP, _UNDO, _AGAIN)
+_ALL = (_APPROVE, _DENY, _ASK, _ANSWER, _ACCEPT, _HOLD, _WITHDRAW, _STOP, _UNDO, _AGAIN)
 
 
 def _render(run_view: SlackRunView, buttons: Sequence[Sequence[Element]]) -> Message:

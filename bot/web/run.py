@@ -25,7 +25,7 @@ from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.web.auth import PassiveUser, User
 from bot.web.deps import WebDeps
 from bot.web.fanout_chart import build_fanout_chart
-from bot.web.templating import render_page
+from bot.web.templating import parse_reader_deadline, render_page
 from bot.web.visit import MAX_HOSTS_LENGTH, IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError
 from runbooks import load_catalogue
@@ -40,6 +40,7 @@ NumberedStep = tuple[int, PlannedStep, StepRecord | None]
 _DONE_NOTICES: Mapping[str, str] = {
     "approved": "Your approval is recorded.",
     "signed": "Your signature is recorded.",
+    "held": "The run is held. It needs its approvals again before it starts.",
     "denied": "The request is denied. No command was sent.",
     "countered": "Your values are proposed to the requester.",
     "accepted": "You accepted the values.",
@@ -140,8 +141,25 @@ def approve_run(visit: Visit, number: IdPath) -> str:
         digest=visit.form.get("digest", ""),
         reason=visit.reason,
         session=visit.session,
+        start_at=_read_start_time(visit),
     )
     return f"/runs/{number}?done=approved"
+
+
+def _read_start_time(visit: Visit) -> int | None:
+    """Return the time that the form names, in microseconds; None for as soon as possible."""
+    typed = visit.form.get("start", "")
+    if not typed.strip():
+        return None
+    with visit.read_viewable() as tx:
+        return parse_reader_deadline(visit.request, typed, now=tx.now)
+
+
+@_action("/hold")
+def hold_run(visit: Visit, number: IdPath) -> str:
+    """Take the approvals of a run back before it starts."""
+    visit.service.hold_run(number, person=visit.person, reason=visit.reason)
+    return f"/runs/{number}?done=held"
 
 
 @_action("/deny")

@@ -88,6 +88,11 @@ def get_reader_zone(request: Request) -> str:
     return name if name in list_time_zones() else "UTC"
 
 
+def parse_reader_deadline(request: Request, text: str, *, now: int) -> int:
+    """Parse a time in the future, in the reader's zone. Raises InvalidTimeError."""
+    return times.parse_deadline(text, now=now, zone=get_reader_zone(request))
+
+
 def start_sentence(text: str) -> str:
     """Return a text with a capital letter at its start; the other letters keep their case."""
     return text[:1].upper() + text[1:]

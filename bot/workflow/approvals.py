@@ -1,6 +1,6 @@
 """Approve, deny, withdraw and expire runs; record how a run with an unknown outcome ended."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from bot.audit import change_log, events, refusals
 from bot.db import outbox, runs
@@ -9,7 +9,7 @@ from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, To
 from bot.model.references import hide_references
 from bot.model.run import EXPIRING_STATES, STATES_BEFORE_INTENT, Decision, Run, State, StepState
 from bot.model.run_states import describe_outcome
-from bot.model.times import format_span
+from bot.model.times import MINUTE, format_deadline, format_span
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.queries.approval_count import count_approvals, get_ruling, is_decision_complete
 from bot.queries.delegation_rules import find_delegator, list_approvers_and_delegates
@@ -22,8 +22,19 @@ from bot.workflow.context import WorkflowContext, compute_start_deadline
 from bot.workflow.finish import RunEnd, end_run, end_runs
 from bot.workflow.requests import refuse_child_run, shorten_reason
 
+# How long before the end of its plan a run starts at the latest, so that it can wait its turn.
+_SHORTEST_START_PERIOD = 10 * MINUTE
 # The input of the rules, and their ruling.
 _RequestAndRuling = tuple[PolicyRequest, Ruling]
+
+
+@dataclass(frozen=True)
+class ApprovalTerms:
+    """Why a person approves a plan, and from when on."""
+
+    reason: str = ""
+    start_at: int | None = None
+    """The earliest start, in microseconds since 1970; None for as soon as possible."""
 
 
 def approve_run(
@@ -32,7 +43,7 @@ def approve_run(
     *,
     person: str,
     digest: str,
-    reason: str = "",
+    terms: ApprovalTerms = ApprovalTerms(),
     session: str = "",
     signature: str = "",
 ) -> Run:
@@ -46,7 +57,7 @@ def approve_run(
     Raises:
         NotAllowed: This person may not approve it.
         StepUpRequired: The rules require a second factor.
-        InvalidRequestError: The signature is missing or not valid.
+        InvalidRequestError: The signature is missing or not valid, or the run cannot start then.
         TooLate: The run has another plan, has ended, or was approved by this person.
     """
     policy = context.policies.get_policy()
@@ -60,25 +71,30 @@ def approve_run(
         signing_key = ""
         no = _get_decision_refusal(tx, policy, run, person, weighed)
         lacking = "" if no or factor else _get_missing_factor_message(run, weighed)
-        vote = _build_decision(tx, policy, run, person, reason, weighed, approves=True)
+        vote = _build_decision(tx, policy, run, person, terms.reason, weighed, approves=True)
         if not no:
             check_policy_version(tx, policy, run)
-            _check_reason_is_given(run, reason, weighed)
+            _check_reason_is_given(run, terms.reason, weighed)
+            _check_start_time(tx, run, terms.start_at)
             signing_key = _check_signatures(tx, policy, run, person, signature, weighed)
         if no or lacking:
             _log_refusal(tx, events.ApprovalRefused, run, person, no or lacking)
         elif not _record_approval(
-            tx, policy, run, replace(vote, factor=factor, signature=signature)
+            tx,
+            policy,
+            run,
+            replace(vote, factor=factor, signature=signature, start_at=terms.start_at),
         ):
             raise TooLate(f"You have already approved run {number}")
         else:
             approved = events.Approved(
                 digest=run.digest,
-                reason=shorten_reason(reason),
+                reason=shorten_reason(terms.reason),
                 factor=factor,
                 on_behalf_of=vote.on_behalf_of,
                 signature=signature,
                 signing_key=signing_key,
+                start_at=terms.start_at,
             )
             change_log.append_entry(tx, approved, run=run, person=person)
             run = _queue_if_approved(context, tx, policy, run)
@@ -289,7 +305,9 @@ def _queue_if_approved(context: WorkflowContext, tx: Transaction, policy: Policy
         run,
         State.QUEUED,
         requirements=requirements,
-        expires_at=compute_start_deadline(context, policy, run, now=tx.now),
+        expires_at=compute_start_deadline(
+            context, policy, run, now=max(tx.now, counted.start_at or 0)
+        ),
     )
     context.dispatcher.enqueue_run(tx, run.id, policy.inventory[run.host].site)
     return queued
@@ -327,6 +345,28 @@ def _check_reason_is_given(run: Run, reason: str, evaluated: _RequestAndRuling) 
         raise InvalidRequestError(
             f"the policy requires a reason for this approval: enter it on the page of run "
             f"{run.id}, or type approve {run.id} {run.short_digest} because REASON"
+        )
+
+
+def _check_start_time(tx: Transaction, run: Run, start_at: int | None) -> None:
+    """Raise InvalidRequestError if the run cannot start at the time that its approver names."""
+    if start_at is None:
+        return
+    when = format_deadline(start_at)
+    if run.timing is not None:
+        raise InvalidRequestError(
+            f"run {run.id} is a schedule, which has its own times: approve it without a time"
+        )
+    if start_at <= tx.now:
+        raise InvalidRequestError(f"{when} has passed already: approve it without a time")
+    latest = (run.plan.expires_at if run.plan else 0) - _SHORTEST_START_PERIOD
+    if start_at > latest:
+        raise InvalidRequestError(
+            f"the plan of run {run.id} expires at {format_deadline(latest)}, and {when} is too "
+            "late for it: name an earlier time, or ask for the request again nearer to it"
+            if latest > tx.now
+            else f"the plan of run {run.id} expires too soon to start later: approve it without "
+            "a time, or ask for the request again"
         )
 
 

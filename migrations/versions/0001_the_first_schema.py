@@ -495,6 +495,7 @@ def upgrade() -> None:
     sa.Column('on_behalf_of', sa.String(length=64), nullable=False),
     sa.Column('factor', sa.String(length=32), nullable=False),
     sa.Column('signature', sa.Text(), nullable=False),
+    sa.Column('start_at', sa.BigInteger(), nullable=True),
     sa.ForeignKeyConstraint(['run'], ['run.id'], name=op.f('fk_decision_run')),
     sa.PrimaryKeyConstraint('run', 'person', name=op.f('pk_decision'))
     )

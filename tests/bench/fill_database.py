@@ -184,7 +184,7 @@ def _votes(count: int, began: int) -> Iterator[tuple[Any, ...]]:
     for number in filter(_changes, range(1, count + 1)):
         person = PEOPLE[(number * 11 + 1) % len(PEOPLE)]
         at = began + number * APART + 39 * _SECOND
-        yield number, person, True, digest, at, "", "", "", ""
+        yield number, person, True, digest, at, "", "", "", "", None
 
 
 def _proposal() -> tuple[str, str]:

@@ -20,7 +20,7 @@ from bot.features.mcp.results import RunResult
 from bot.features.notices.mail_server import MailServer
 from bot.features.notices.sender import NoticeSender, render_digest
 from bot.model.run import RequestTerms, State
-from bot.model.run_states import describe_outcome
+from bot.model.run_states import describe_outcome, starts_later
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.times import format_deadline, format_iso
 from bot.model.waiting import Waiting, WaitingFor
@@ -179,6 +179,12 @@ def _add_runs_that_wait(harness: Harness) -> None:
     harness.request(lamp)
     held = harness.approve(harness.request(SetSwitch(host="web1", name="lamp", value="bright")))
     assert held.waiting
+    later = harness.request(SetSwitch(host="lb1", name="lamp", value="dim"))
+    with harness.database.reading() as tx:
+        start_at = tx.now + 5 * _HOUR
+    harness.service.approve_run(later.id, person="olga", digest=later.digest, start_at=start_at)
+    harness.run_queued_work()
+    assert starts_later(harness.get_run(later.id))
     with harness.database.transaction() as tx:
         for waiting in (
             Waiting(WaitingFor.WORKER, "here", time=tx.now - _HOUR),

@@ -102,12 +102,11 @@ def approve(harness: Harness, signed: SignedHost, run: Run, person: str = "olga"
     run = harness.get_run(run.id)
     assert run.state is State.PENDING, run.summary
     assert SIGNS in run.policy_notes
-    given = {"digest": run.digest}
     harness.service.sign_request(
-        run.id, person="dora", signature=sign(signed, run, "dora"), **given
+        run.id, person="dora", digest=run.digest, signature=sign(signed, run, "dora")
     )
     harness.service.approve_run(
-        run.id, person=person, signature=sign(signed, run, person), **given
+        run.id, person=person, digest=run.digest, signature=sign(signed, run, person)
     )
     harness.run_queued_work()
     return harness.get_run(run.id)

@@ -41,7 +41,7 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
         "Decisions",
         (
             *("approveRun", "denyRun", "counterRun", "acceptRun"),
-            *("withdrawRun", "stopRun"),
+            *("withdrawRun", "holdRun", "stopRun"),
             *("resolveRun", "reviewRun", "getErasure", "requestErasure"),
         ),
     ),

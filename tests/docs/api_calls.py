@@ -323,6 +323,11 @@ def _record_decisions(service: _Service) -> None:
         "denyRun", "olga", f"POST /runs/{request()}/deny", {"reason": "not during the sale"}
     )
     service.call("withdrawRun", "dora", f"POST /runs/{request()}/withdraw")
+    run = request()
+    later = {"digest": service.get_digest(run), "start_at": "2026-03-01T22:00:00Z"}
+    service.call("", "olga", f"POST /runs/{run}/approve", later)
+    service.call("holdRun", "olga", f"POST /runs/{run}/hold", {"reason": "the sale begins early"})
+    service.call("", "dora", f"POST /runs/{run}/withdraw")
     service.call("stopRun", "dora", f"POST /runs/{request()}/stop", {"reason": "wrong host"})
     run = request()
     question = {"text": "Which ticket is this for?"}

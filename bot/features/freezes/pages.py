@@ -8,9 +8,9 @@ from fastapi import APIRouter, Response
 from bot.features.freezes import rows
 from bot.features.freezes.actions import LONGEST_DAYS, FreezeActions, get_end_refusal, get_refusal
 from bot.features.freezes.facts import apply_freezes
-from bot.model.times import DEADLINE_EXAMPLES, parse_deadline, to_datetime, to_microseconds
+from bot.model.times import DEADLINE_EXAMPLES, to_datetime, to_microseconds
 from bot.web.pages import PageLink, Pages
-from bot.web.templating import get_reader_zone
+from bot.web.templating import parse_reader_deadline
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError
 
@@ -82,9 +82,8 @@ _action = partial(add_action, router, page="/freezes", render=_render_page)
 @_action("")
 def order_freeze(visit: Visit) -> str:
     """Hold changes from now on."""
-    zone = get_reader_zone(visit.request)
     with visit.read_viewable() as tx:
-        until = parse_deadline(visit.form.get("until", ""), now=tx.now, zone=zone)
+        until = parse_reader_deadline(visit.request, visit.form.get("until", ""), now=tx.now)
     visit.service.bind(FreezeActions).order_freeze(
         visit.form.get("hosts", "").replace(" ", ""),
         person=visit.person,

@@ -184,14 +184,21 @@ def _record_signatures(workspace: Workspace, run: Run, signers: Sequence[PlanSig
             current = runs.get_run(tx, run.id)
             ruling = get_ruling(tx, workspace.policy, current)[1]
             no = get_decision_refusal(tx, workspace.policy, current, one.person)
-        given = {"person": one.person, "digest": run.digest, "signature": one.signature}
         if current.state is not State.PENDING:
             break
         if one.person == run.requested_by:
             if ruling.requires_signed_request:
-                service.sign_request(run.id, **given)
+                service.sign_request(
+                    run.id, person=one.person, digest=run.digest, signature=one.signature
+                )
         elif not no:
-            service.approve_run(run.id, reason="signed offline", **given)
+            service.approve_run(
+                run.id,
+                person=one.person,
+                digest=run.digest,
+                reason="signed offline",
+                signature=one.signature,
+            )
     if workspace.read_run(run.id).state is not State.QUEUED:
         raise OfflineRefused(_describe_missing(workspace, run, signers))
 

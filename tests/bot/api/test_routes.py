@@ -45,6 +45,7 @@ ROUTES: dict[tuple[str, str], tuple[tuple[str, ...], int, dict[str, Any] | None]
     ("POST", "/runs"): (("request",), 202, {"request": "toy show lb1"}),
     ("POST", "/runs/{number}/approve"): (("approve",), 409, DIGEST),
     ("POST", "/runs/{number}/sign"): (("request",), 409, {**DIGEST, "signature": "none"}),
+    ("POST", "/runs/{number}/hold"): (("request",), 409, {"reason": "not today"}),
     ("POST", "/runs/{number}/deny"): (("approve",), 409, {"reason": "not today"}),
     ("POST", "/runs/{number}/question"): (("approve",), 409, {"text": "which ticket?"}),
     ("POST", "/runs/{number}/answer"): (("request",), 409, {"text": "4711"}),

@@ -50,6 +50,7 @@ ROUTES = {
     ("POST", "/runs"): "tells of none",
     ("POST", "/runs/{number}/approve"): "run",
     ("POST", "/runs/{number}/sign"): "run",
+    ("POST", "/runs/{number}/hold"): "run",
     ("POST", "/runs/{number}/deny"): "run",
     ("POST", "/runs/{number}/question"): "run",
     ("POST", "/runs/{number}/answer"): "run",

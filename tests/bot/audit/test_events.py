@@ -100,7 +100,7 @@ def test_entries_that_must_not_disappear_are_these():
     assert decides == {
         *("requested", "proposed", "accepted", "planned", "escalated", "approved", "started"),
         *("stop requested", "step sending", "step succeeded", "break-glass activated"),
-        *("request signed", "scheduled", "schedule resumed", "schedule suspended"),
+        *("held", "request signed", "scheduled", "schedule resumed", "schedule suspended"),
         *("schedule ended", "schedule lapsed"),
         *(state.value for state in ENDED_STATES),
     }

@@ -57,6 +57,7 @@ COMMANDS = {
     "grant": "grant created",
     "grants end": "grant revoked",
     "grants list": READ_ONLY,
+    "hold": SERVICE,
     "hosts": SERVICE,
     "init": FILES,
     "inventory check": READ_ONLY,

@@ -26,7 +26,9 @@ from tests.toy import LISTS
 
 PAGES = "https://keyturn.example.com"
 # The buttons of a card that needs approval.
-PENDING_BUTTONS = frozenset({"approve", "deny", "question", "reassign", "withdraw", "commands"})
+PENDING_BUTTONS = frozenset(
+    {"approve", "approve-later", "deny", "question", "reassign", "withdraw", "commands"}
+)
 
 
 @dataclass
@@ -80,11 +82,15 @@ class Chat:
 
     async def submit(self, values: dict[str, str], user: str) -> Answer:
         """Hand in the text fields of the form that opened last."""
-        name, view = list(self.slack.views.items())[-1]
         state = {
             block: {"form-value": {"type": "plain_text_input", "value": value}}
             for block, value in values.items()
         }
+        return await self.submit_state(state, user)
+
+    async def submit_state(self, state: dict[str, Any], user: str) -> Answer:
+        """Hand in the form that opened last. state: by block and action, as Slack sends it."""
+        name, view = list(self.slack.views.items())[-1]
         shown = {"id": name, "hash": "1.a", **view, "state": {"values": state}}
         payload = payloads.in_view("view_submission", shown, user)
         answer = await self.send(payloads.interaction(payload))

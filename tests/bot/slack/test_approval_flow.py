@@ -385,3 +385,38 @@ async def test_result_in_the_thread_shows_a_checkpoint_of_the_change_log(chat: C
     assert f"log {point.size} {point.root[:12]}" in result.words
     await chat.press("commands", "U0STAN")
     assert f"log {point.size} {point.root[:12]}" in str(list(chat.slack.views.values())[-1])
+
+
+async def test_run_is_approved_for_a_time_by_the_menu_and_held_by_its_button(chat: Chat):
+    await chat.type(LAMP_ON)
+    await chat.press("approve-later", "U0OLGA")
+    [view] = chat.slack.views.values()
+    assert view["title"]["text"] == "Approve run 1"
+    with chat.harness.database.reading() as tx:
+        in_two_hours = tx.now // 1_000_000 + 7200
+    at = {"form-value": {"type": "datetimepicker", "selected_date_time": in_two_hours}}
+    await chat.submit_state({"start": at}, "U0OLGA")
+    card = chat.slack.card
+    assert card.text.startswith("Run 1 · Starts later: toy set lb1 lamp on (the edge)")
+    assert f"to start <!date^{in_two_hours}^" in card.words
+    assert set(card.buttons) == {"hold", "withdraw", "stop", "watch", "commands"}
+    assert chat.harness.fleet.sent == []
+    await chat.press("hold", "U0OLGA")
+    assert chat.run().state is State.PENDING
+    assert set(chat.slack.card.buttons) == PENDING_BUTTONS
+
+
+async def test_run_is_approved_for_a_time_and_held_by_typing(chat: Chat):
+    await chat.type(LAMP_ON)
+    digest = chat.run().short_digest
+    past = await chat.type(f"approve 1 {digest} at 1999-01-01", "U0OLGA")
+    assert "has passed already" in past.text
+    wrong = await chat.type(f"approve 1 {digest} at midday or so", "U0OLGA")
+    assert "is not a time" in wrong.text
+    assert chat.run().state is State.PENDING
+    done = await chat.type(f"approve 1 {digest} at 2 hours because of the sale", "U0OLGA")
+    assert "You approved run 1 to start at" in done.text
+    held = await chat.type("hold 1 because the sale began", "U0DORA")
+    assert "You held run 1. It needs its approvals again." in held.text
+    assert chat.run().state is State.PENDING
+    assert chat.harness.fleet.sent == []

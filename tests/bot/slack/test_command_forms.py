@@ -54,16 +54,14 @@ async def test_value_is_expected_until_a_chosen_time(chat: Chat) -> None:
     key = await dim_by_hand(chat)
     buttons = _list_buttons((await chat.type(f"drift {key.id}", "U0OLGA")).json["blocks"])
     await _press(chat, buttons["Expect…"], "U0OLGA")
-    name, view = list(chat.slack.views.items())[-1]
+    [view] = chat.slack.views.values()
     [picker] = [one["element"] for one in view["blocks"] if one.get("block_id") == "until"]
     at = picker["initial_date_time"]
     state = {
         "until": {"form-value": {"type": "datetimepicker", "selected_date_time": at}},
         "because": {"form-value": {"type": "plain_text_input", "value": "a test"}},
     }
-    shown = {"id": name, "hash": "1.a", **view, "state": {"values": state}}
-    payload = payloads.in_view("view_submission", shown, "U0OLGA")
-    answer = await chat.send(payloads.interaction(payload))
+    answer = await chat.submit_state(state, "U0OLGA")
     assert "switch lamp on lb1 may vary until" in " ".join(list_texts(answer.json))
 
 

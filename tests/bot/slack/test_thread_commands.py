@@ -109,3 +109,14 @@ async def test_thread_of_a_run_that_the_person_may_not_view_shows_nothing_of_it(
     answer = await mention(chat, "why", "U0STAN")
     assert "lamp" not in answer.words
     assert "approve" not in answer.buttons
+
+
+async def test_hold_in_a_thread_offers_the_button_of_a_run_that_starts_later(chat: Chat):
+    await request(chat)
+    refused = await mention(chat, "hold")
+    assert refused.words.startswith("You cannot hold run 1 now")
+    await chat.type(f"approve 1 {chat.run().short_digest} at 2 hours", "U0OLGA")
+    answer = await mention(chat, "hold")
+    assert list(answer.buttons) == ["hold"]
+    await chat.press("hold", "U0OLGA", message=answer)
+    assert chat.run().state is State.PENDING

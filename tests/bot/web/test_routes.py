@@ -29,6 +29,7 @@ ROUTES = {
     ("GET", "/sign"): (200, 200),
     ("GET", "/signatures/next"): (401, 303),
     ("POST", "/signatures"): (422, 422),
+    ("POST", "/runs/{number}/hold"): (401, 409),
     ("POST", "/runs/{number}/deny"): (401, 409),
     ("POST", "/runs/{number}/withdraw"): (401, 403),
     ("POST", "/runs/{number}/stop"): (401, 409),

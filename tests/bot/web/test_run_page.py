@@ -296,6 +296,26 @@ def test_question_answer_and_reassignment_are_made_on_the_run_page(site: Site) -
     assert (refused.status_code, "is empty" in refused.text) == (422, True)
 
 
+def test_run_is_approved_for_a_time_and_held_on_its_page(site: Site) -> None:
+    run = site.harness.request(LAMP_ON)
+    olga = site.browser("olga")
+    form = {"digest": run.digest, "start": "at lunch"}
+    refused = olga.post(f"/runs/{run.id}/approve", data=form)
+    assert (refused.status_code, "is not a time" in refused.text) == (422, True)
+    olga.post(f"/runs/{run.id}/approve", data=form | {"start": "3 hours"})
+    site.harness.run_queued_work()
+    page = Page(olga.get(f"/runs/{run.id}").text).text
+    assert "Starts later" in page
+    assert "Approved by Olga Owner to start" in page
+    assert f"/runs/{run.id}/hold" not in site.browser("stan").get(f"/runs/{run.id}").text
+    answer = olga.post(f"/runs/{run.id}/hold", data={"reason": "the sale began"})
+    page = Page(olga.get(answer.headers["location"]).text).text
+    assert "The run is held. It needs its approvals again before it starts." in page
+    assert "Held by Olga Owner" in page
+    assert site.harness.get_run(run.id).state is State.PENDING
+    assert site.harness.fleet.sent == []
+
+
 def test_denial_on_the_run_page_ends_the_run(site: Site) -> None:
     run = site.harness.request(LAMP_ON)
     answer = site.browser("olga").post(f"/runs/{run.id}/deny", data={"reason": "not today"})

@@ -38,6 +38,7 @@ ROUTES = {
     ("GET", "/sign"): "tells of none",
     ("GET", "/signatures/next"): "tells of none",
     ("POST", "/signatures"): "tells of none",
+    ("POST", "/runs/{number}/hold"): "run",
     ("POST", "/runs/{number}/deny"): "run",
     ("POST", "/runs/{number}/withdraw"): "run",
     ("POST", "/runs/{number}/stop"): "run",

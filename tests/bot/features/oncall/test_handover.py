@@ -124,8 +124,12 @@ def _rename_table(harness: Harness, old: str, new: str) -> None:
 
 
 async def test_handover_command_shows_what_is_open_to_owners_only(chat: Chat) -> None:
+    await chat.type("toy set lb1 lamp on because it is dark")
+    await chat.type(f"approve 1 {chat.run().short_digest} at 2 hours", "U0OLGA")
     await chat.type("toy set lb1 fan on because it is hot")
     shown = await chat.read("handover", "U0OLGA")
     assert "Open in the edge and the web servers" in shown
     assert "Waits for you · 1" in shown
+    assert "Starts later · 1" in shown
+    assert "toy set lb1 lamp on – Starts at" in " ".join(shown.split())
     assert "you are not on duty" in (await chat.read("handover", "U0DORA")).lower()

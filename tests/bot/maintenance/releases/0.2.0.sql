@@ -75,10 +75,11 @@ CREATE TABLE decision (
 	on_behalf_of VARCHAR(64) NOT NULL, 
 	factor VARCHAR(32) NOT NULL, 
 	signature TEXT NOT NULL, 
+	start_at BIGINT, 
 	CONSTRAINT pk_decision PRIMARY KEY (run, person), 
 	CONSTRAINT fk_decision_run FOREIGN KEY(run) REFERENCES run (id)
 );
-INSERT INTO "decision" VALUES(2,'olga',1,'c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425',1795939339385980,'','','','');
+INSERT INTO "decision" VALUES(2,'olga',1,'7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082',1795954333112016,'','','','',NULL);
 CREATE TABLE delegation (
 	id INTEGER NOT NULL, 
 	delegator VARCHAR(64) NOT NULL, 
@@ -137,89 +138,89 @@ CREATE TABLE entry (
 	note TEXT, 
 	CONSTRAINT pk_entry PRIMARY KEY (seq)
 );
-INSERT INTO "entry" VALUES(1,1795939339170009,'key',NULL,'','','{"public":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c"}','5f477a6ce2449aa14252fcd565f7ecf908c83f61e7ce8053fca8557805ffd00c','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(1,1795954332463016,'key',NULL,'','','{"public":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c"}','d86d80c952ebb22572947f93cd234446c4922cfb373772da56ee5ee827eb7a0a','keyturn/ea4a6c63e29c520a
 1
-X0d6bOJEmqFCUvzVZffs+QjIP2HnzoBT/KhVeAX/0Aw=
+2G2AyVLrsiVylH+TzSNERsSSLPs3N3LaVu5e6Cfrego=
 
-— keyturn/ea4a6c63e29c520a 3mW8FddMQRSoVTtq6lSRtjAm/T/0jtGZay3L7cRAVbMVr200PBztmJpJvz8QZRL+pWKMYUv56Ns5gGK6KsyRv/980wA=
+— keyturn/ea4a6c63e29c520a 3mW8FUwbjUCn6D1YdipOd+ptji9oSeljZJ5WO9MYiuKCxis/T+ChGCVdpz7rwSnc/hDUM7zPeUma1bUtfzI87U1JiQE=
 ');
-INSERT INTO "entry" VALUES(2,1795939339323016,'requested',1,'dora','lb1','{"request":"toy show lb1","runbook":"toy show","source":"web","values":{"host":"lb1"}}','8b3255c0d41f19c1186426b66c4af5ddcb724078acbbd783dcc34e2670e02c7b','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(2,1795954332965004,'requested',1,'dora','lb1','{"request":"toy show lb1","runbook":"toy show","source":"web","values":{"host":"lb1"}}','65138210b5c8c350fc22abef04f111a34f50bdcc88dbbdbd6b3753efca34c542','keyturn/ea4a6c63e29c520a
 2
-blfWnccMT/ev8LvKa1i+IdCGmeCpW8FwGa5JKPxyBxk=
++loIUjO+y99rtYCyioCyN612tp4ZAIbGZFNJN0s89Ms=
 
-— keyturn/ea4a6c63e29c520a 3mW8FYaw16glz55XoR6nxA+VVRehYIULgJQVI/SRc8Ym4o1Bhtj1ed0e87kZE6OJ03luPjp9UjjmjPQoMEwayCb42Ac=
+— keyturn/ea4a6c63e29c520a 3mW8FQ4Yz74ep9AhNVNO4LIMkYgS18P9yqPLdPfe10UNFlfKqBFg3wkBpU2sN/R8hvoGY/Y4Axqdos486MnHk1i0lg0=
 ');
-INSERT INTO "entry" VALUES(3,1795939339341000,'succeeded',1,'','lb1','{"healthy":true,"output_sha256":"cb17c1aae9fec57fa09184b971ee6bf9dcf0330cd5e3713b2036b5ab4e8fe8b4","summary":"2 switches"}','a24c84f4195afd447bb8c68703d6519294463b42a566e9c9924d0014ae894a01','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(3,1795954332997996,'succeeded',1,'','lb1','{"healthy":true,"output_sha256":"781fc785f13e4ef2cb8c4abfe98560bdcdc3b29db2fccb5f800c3a5130fef25f","summary":"2 switches"}','8d7487049d58b3091c211dc8912093c693dadf4dd6023131836643ebd0096232','keyturn/ea4a6c63e29c520a
 3
-71AWAuiPtwsQJwJpOiOYnn8WllDQteJEkPX6+nk3i+k=
+/X+Q6PTbIjtF96Wa4u6DyS9IvGfzoTe9Xv6/Gvjkr0c=
 
-— keyturn/ea4a6c63e29c520a 3mW8FfZGKNlWj4QOIyR3ElZMnhXhdFEx03TovBhz/KE/oYnhZFa3au44d6ohINN1L7ry8UKMW9z/w4wq6wUS7+xZjw8=
+— keyturn/ea4a6c63e29c520a 3mW8FSt3dZvtVLopAbMTekCHYm7eHYMZnIAlVHRYxNcMrQgjxpcBqKBHr8x82Ke/272WkSOmyeqSLg+4SrA2b4Oc5AU=
 ');
-INSERT INTO "entry" VALUES(4,1795939339350012,'requested',2,'dora','lb1','{"request":"toy set lb1 lamp on","runbook":"toy set","source":"web","values":{"host":"lb1","name":"lamp","value":"on"}}','da85c5583e9c852d0bcb0f21f52235d037d0772aa0a647968d99aca8b8688769','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(4,1795954333028010,'requested',2,'dora','lb1','{"request":"toy set lb1 lamp on","runbook":"toy set","source":"web","values":{"host":"lb1","name":"lamp","value":"on"}}','52f5c66a9c089a01a1aabea6fc4cb10ce931af21770e3707e6f20e8cffb02045','keyturn/ea4a6c63e29c520a
 4
-HyKRRdqVSxWYZGfv6W/rrqGrANdhZ7s17x6GwgmFhQ8=
+Mgs8neK0yHeeHBkM972+c1K8aNnvz8lbac6O/kNPWmA=
 
-— keyturn/ea4a6c63e29c520a 3mW8Ff2ZmbP//GewjCd52hh5oS0m8SpdEOBM/SPN8sGdF2x9n8BVsnbt5RUre4UuBDU37VHYP9wS2uMkwRlWgNSSNQ0=
+— keyturn/ea4a6c63e29c520a 3mW8FcPgyd2ttWriz6l5V0AlWpKm64suvvebfK0kH4hCXuPhhooOpwO+nZcBDlkpeioM2/ga2atWUTIGBbu2YT5yBww=
 ');
-INSERT INTO "entry" VALUES(5,1795939339357012,'planned',2,'','lb1','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 2","requested-by dora","reason","runbook toy set","runbook-version 1946428e3b85","field host","value lb1","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rule developers request, owners approve","not-before 1795939339","expires 1795996939","nonce ce47568f4930a6270e4d628c6e35f3cb","host lb1 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','dacbf029001e9713ee2f3dfc23dc899478806ddfcb096c7be982720e1c0e74e4','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(5,1795954333056012,'planned',2,'','lb1','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 2","requested-by dora","reason","runbook toy set","runbook-version 313c97d9cc64","field host","value lb1","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rule developers request, owners approve","not-before 1795954333","expires 1796011933","nonce e830e182a680f903dea60519fffb8f3c","host lb1 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','45d6959b982eb43a4b3b9e0856de5f72d7a6deebf054bd03077ee08141a2c699','keyturn/ea4a6c63e29c520a
 5
-N1SvDk9JkZZGSAcd91O1YpUWNHxxGp70K9Q6SIgG93I=
++/9DS06q7wSpGLN1x0Zyhwv+Lq81nBbwjA9ARcTd9Nw=
 
-— keyturn/ea4a6c63e29c520a 3mW8FbETs/7162GYC8jwBaxZm2s18PeNqb98c+8pvDMGWqcYFsqQ++Fg7im0S79N1Cy5h4Gjtyds3nT6dz/GwI72gQs=
+— keyturn/ea4a6c63e29c520a 3mW8FbA2MzpjZKPrnz7Sy35m5So7VNl0wdvL2nUzUTgUXaMJRvULLND5KrP1nIix+D4mlGs7wQalsACmcSpx5BKYlQI=
 ');
-INSERT INTO "entry" VALUES(6,1795939339385980,'approved',2,'olga','lb1','{"digest":"c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425"}','8477019771a28e7567de2b26a00c7c36cbfb3f323f62eb3438b86365f7c3fbd5','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(6,1795954333112016,'approved',2,'olga','lb1','{"digest":"7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082"}','bbcc1bb2164f730c31c191d1714829c441c1a5e341157f20ae15fa50a401e8d2','keyturn/ea4a6c63e29c520a
 6
-SjKfuX+r4D78YwuaI1lW9kpa5O608XBkF5V6bQ/ES/Y=
+q2GUOaD4XT6RrYssLCI+ziCajpF2LnhlYInKRw9Y8iE=
 
-— keyturn/ea4a6c63e29c520a 3mW8FYcAVaQyEoESvWm+RpwCm6YfVJ2k/SVGu6FEoDOTpGTc3kXbW/4I/zaYielLxCaEOhDagGf6dOAx/DKxC2NXbwc=
+— keyturn/ea4a6c63e29c520a 3mW8Fb8x8rNM9ct/uL09JjZXA/ujUH6jOY1kMEMXUUkHQBMGAeBCLcfM1xfb5KovOzZAD33gjtXEMvDE29ylUMje+Qs=
 ');
-INSERT INTO "entry" VALUES(7,1795939339410000,'claimed',2,'','lb1','{"fence":1,"worker":"vm 2344 0cd57c7f"}','ecc25b93279d05a405d3fd0820f0848c600d83f2080033cebe1a736bee1d3102','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(7,1795954333146013,'claimed',2,'','lb1','{"fence":1,"worker":"vm 1852 13fae57b"}','f2352fe779ff9ef7584f36a5e36eaba7a8ae1111fb12dd1dad79e9c31f385837','keyturn/ea4a6c63e29c520a
 7
-JVDptGPgLOZCyKvjH8H0k1Q8zsuI24yRL3jpJlhUTXk=
+GF7c4JAUstdPkFF3MjPqg3dUbhCuFwEsYhJGr0yf8PA=
 
-— keyturn/ea4a6c63e29c520a 3mW8FYFidPu/KWW3wYB2pshPo2/Sul9Qa0mZbW+RxHNY1uScV/9FdMGfjJ//IZQmLaxBBB8XFjcaRuFxK1gczMlWxAw=
+— keyturn/ea4a6c63e29c520a 3mW8FfBp+Ii7cKt+TmfEYF5njt/H7D77fKVh7BOPrdQZRrBQNPRTxCcy061FlV9Ipt03mGhAydX8nlUYjXQ2mrqz6QE=
 ');
-INSERT INTO "entry" VALUES(8,1795939339457998,'started',2,'','lb1','{"digest":"c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425"}','c333907f2f756896181e410cbd7b0f01193e284c66e29d9bf1c3df4904e9bc71','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(8,1795954333202984,'started',2,'','lb1','{"digest":"7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082"}','7e58f4b1517255f21fe186bb83f0c90a301b7bbd02a2c2ec5ebdbe3fc674a8bf','keyturn/ea4a6c63e29c520a
 8
-wXOb6Ddk/MIh4MGlvm7YgGCjUDDwkwJGZPacQ4RSgm8=
+0GgaxKoUehU1gNhioBCFKXxl6mJSKIHYAgaE7lN1ous=
 
-— keyturn/ea4a6c63e29c520a 3mW8FV3zVEpwKvPvnujVoM5Zq43DPn7cLSg9b1FRvnPID/EHFe1xEl/ebH6BQNjABuymwQ4UMkzc4UPpkSoMUHMCsgg=
+— keyturn/ea4a6c63e29c520a 3mW8FZVbPlf0KGduwiTirC+lxhkaW5IKKyp/NXsBmHCJn+0lsWFXSUNRs0QIS9CkH1nWFEvUWpD7+z/I0dvBf7N+Ygs=
 ');
-INSERT INTO "entry" VALUES(9,1795939339457998,'step sending',2,'','lb1','{"command":"set lamp on","step":1,"title":"Set lamp to on"}','2069ffa4e8c019776d5aff05029c149aec0b0511217d588bf0e99e19aa764dfd','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(9,1795954333202984,'step sending',2,'','lb1','{"command":"set lamp on","step":1,"title":"Set lamp to on"}','f0974f86cb86e3a4a03266e0efd1d0b19cb5bd4e2b8e0f2174810d3e0fcd6dd6','keyturn/ea4a6c63e29c520a
 9
-Q+9BF3Ns60v9zpMqyzO7iFPAqLWJqNTm9RHf+APTKug=
+0TP2D/LEW9L2G4sEz+SrWctZ7LhMmc8+pKEWbCL1e9E=
 
-— keyturn/ea4a6c63e29c520a 3mW8FaYHpaGKSoYq9ybQfOJDk9Kpz9PhlR/NuMG5NbarWzRyELyvl0i/oZrCXn43xMFkT/ssyHUaVtAvFV7rMXE9dQY=
+— keyturn/ea4a6c63e29c520a 3mW8FcwkzdqO8Z2UwUf3Wys2cbbBxZgZHndzgsZ80BvaG+pxPj2iIifaM2lmI58Fa2cRZdamLHdEgBatvZzTyn2oDAQ=
 ');
-INSERT INTO "entry" VALUES(10,1795939339508008,'step succeeded',2,'','lb1','{"exit_status":0,"output_sha256":"b9f8d3eb5fd8219d7179460643470b319d7a4c497ae5f77a6327897db039b505","step":1}','1cebf8d7eb1d01a2cc94655f09bdcae7a0757aa033e96e6218d6cbb43d441a84','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(10,1795954333217990,'step succeeded',2,'','lb1','{"exit_status":0,"output_sha256":"be85d37f424cae937297b5b03088404a4c3ea9f47a4c4408aa68c7297176817d","step":1}','227b2e8b90ea012a2c6396c8111e6831c51c0573758d417dacb8485c6ac5ac0c','keyturn/ea4a6c63e29c520a
 10
-EtW7DmOvtOU74ti5BCAiKlYE31P+wzUmrGYEuKo9Yjg=
+cdUXGLKQ20AbnQGBd2ewSv1Il1lX8tvbpVvVn8hjT7w=
 
-— keyturn/ea4a6c63e29c520a 3mW8FWZicMr61QHuBJADxAG3O8BXwW+qqtMjA261EhYYFcjxgHrPw5FKEM1oDgkJkRG8uQxUAUBOsW4f/8rJ3smXRwU=
+— keyturn/ea4a6c63e29c520a 3mW8FVMeKxUdQSPPzW+z451gNb+47EqkjyafvrJvPaahsa5Y+6041FQMXCoE+h1SF6LHUar82N/RsiWovt5LVtVKSwg=
 ');
-INSERT INTO "entry" VALUES(11,1795939339512996,'verified',2,'','lb1','{"current_state":"lamp is on"}','e12f8702f28d3bb714b2d51c148073871132f909583f415275c31bd34980198a','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(11,1795954333234003,'verified',2,'','lb1','{"current_state":"lamp is on"}','06e4c308f2df09b540a1116004ec1c003d79bff446e61942b9f1ef3dbef7da96','keyturn/ea4a6c63e29c520a
 11
-wK/sA7WIdu/bH6bDn7N4HtV0sYtSnWMK9GXKLIsLq1Q=
+AE8zQrRR90XOoIu8nuGEbkK4/GK8jK0dvZJz5+2ZKEc=
 
-— keyturn/ea4a6c63e29c520a 3mW8Fb3sMfNFADLYhHFQ7KU7jNkK5E5xXuE2dWuFGgGJsW5xJD5+cdaX/sv+Ge//0jaDHhwQ0u9OPD7uFpRk7cY3jgk=
+— keyturn/ea4a6c63e29c520a 3mW8FT/8czLPxTFS3rChLRB20eyBkelxgC5ac2vPvpKjlZyS45jlpeRc5ZGFlnVLUpYmCJ3KO3CaEw36mumEAVmFLwk=
 ');
-INSERT INTO "entry" VALUES(12,1795939339512996,'succeeded',2,'','lb1','{"summary":"Verified: lamp is on"}','a72c0e0c432d7546ba677f997aa0b20ed34183cb8a454fefd8a24623b4b550e2','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(12,1795954333234003,'succeeded',2,'','lb1','{"summary":"Verified: lamp is on"}','2cdbc80555ee81091fa97a27f99bc6dba62f45c64e313ca90acc8c2609d7734e','keyturn/ea4a6c63e29c520a
 12
-N0dXHTTzsz4YC6Ol20pYA90rJBVoD6JdMyy3Ejf3Zmk=
+jFRX10NjaStD9oq/BCWIiLuGa/5xfs8m6BxxMJ86M+8=
 
-— keyturn/ea4a6c63e29c520a 3mW8FfGs4I44lsy+2seqnA5JVFVCORYaaALFqSJKEiHOILxReTLTSaJt4tvukeSkI+QRAYSXTkBHeDGzHphAfx2yTQM=
+— keyturn/ea4a6c63e29c520a 3mW8FWRZtMxE+gL2DuHzKIedMUxRsijXafSAT8gUxe3SWqv9fltGyk+OK6MxyFaTn2JfVcpnsWXaeF00ptSBuzgkcgY=
 ');
-INSERT INTO "entry" VALUES(13,1795939339529009,'requested',3,'dora','lb2','{"reason":"it is dark","request":"toy set lb2 lamp on","runbook":"toy set","source":"web","values":{"host":"lb2","name":"lamp","value":"on"}}','9fc3d80c80d4ad79bddca115e4a5b715322dfc9c7c976a1cfa5569578b1a60fd','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(13,1795954333250982,'requested',3,'dora','lb2','{"reason":"it is dark","request":"toy set lb2 lamp on","runbook":"toy set","source":"web","values":{"host":"lb2","name":"lamp","value":"on"}}','2800207fcf9007f86d0dd01f6e44a689e31cd0845d3a594fbfc09e1a4de22400','keyturn/ea4a6c63e29c520a
 13
-re8+/mAKr1rPbmRCKlfwbI95GaxOQ52a9ubzaXFyku8=
+qbbVAteH5kUfy+Ym7b1vLOxNYLyPSxZ5E6U11MVj29Y=
 
-— keyturn/ea4a6c63e29c520a 3mW8FYsatmz+XqPA/wf4W2uR9+oD9qgRvwGzgUIIInlIxoZv2UHr8TOsx/GIZaT5Pc1ayQJh6UXf043vGpzB606TMwM=
+— keyturn/ea4a6c63e29c520a 3mW8FeJOmOUdPHlaOJ380cnYpCjIEttQuzZSGwPP+6aEJhbt645oiv98xGMaNAN+bm9ko1rwy9UVJwe/ZHh6D76JSAs=
 ');
-INSERT INTO "entry" VALUES(14,1795939339539993,'planned',3,'','lb2','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"a6e2ad46eebbb494a7e5a2618951e797be08d75f5c143970f2976567bf2df4f6","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 3","requested-by dora","reason it is dark","runbook toy set","runbook-version 1946428e3b85","field host","value lb2","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rule developers request, owners approve","not-before 1795939339","expires 1795996939","nonce f34d2793f6d15cec08bd831b2af88a32","host lb2 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','ff580a1d78fad679ae1e0339391d32ff267881f511f5cf6465000741aa4a9c31','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(14,1795954333263011,'planned',3,'','lb2','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"21a71d444bde00688224e63c4f4755b843563f3b5beb01dc59c726d56f8d55c0","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 3","requested-by dora","reason it is dark","runbook toy set","runbook-version 313c97d9cc64","field host","value lb2","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rule developers request, owners approve","not-before 1795954333","expires 1796011933","nonce 95bb0c5b1ae8e2ddddefccd462cb464f","host lb2 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','276e1cf6e724879ca020badf4d5f1a60fcbf3b9f2b7cc35f99a35ee0227e521d','keyturn/ea4a6c63e29c520a
 14
-77rduJRNSIATV6u8Mu6fIb62s9z1TmHJSXEc6MRwoZ8=
+cz+QIGU0lbqlE+rzjv2uqkiQOvdnwGdk8CAHW/IdmnY=
 
-— keyturn/ea4a6c63e29c520a 3mW8FWl2lCPjCpy2zAmn3JYpU11w54YJhfHkAaffjW0GOWoYqN40itsyvE1fFgUu8S1x8/xmoieyKo3AcaFWvKAKHQM=
+— keyturn/ea4a6c63e29c520a 3mW8FZNoakSaACXKnc8gb8Af+YSOFaPx1iIOBjU0KwgVlToCAHJkAsujyICAKIhWZIui/kcxF70bGm3XyUbI/4ibdgU=
 ');
 CREATE TABLE event_reading (
 	tree VARCHAR(64) NOT NULL, 
@@ -347,9 +348,9 @@ CREATE TABLE outbox (
 	CONSTRAINT pk_outbox PRIMARY KEY (run), 
 	CONSTRAINT fk_outbox_run FOREIGN KEY(run) REFERENCES run (id)
 );
-INSERT INTO "outbox" VALUES(1,1795939339323017,0,0,'','');
-INSERT INTO "outbox" VALUES(2,1795939339350017,0,0,'','');
-INSERT INTO "outbox" VALUES(3,1795939339529010,0,0,'','');
+INSERT INTO "outbox" VALUES(1,1795954332965005,0,0,'','');
+INSERT INTO "outbox" VALUES(2,1795954333028015,0,0,'','');
+INSERT INTO "outbox" VALUES(3,1795954333250983,0,0,'','');
 CREATE TABLE output (
 	entry INTEGER NOT NULL, 
 	run INTEGER NOT NULL, 
@@ -359,8 +360,8 @@ CREATE TABLE output (
 	CONSTRAINT pk_output PRIMARY KEY (entry), 
 	CONSTRAINT fk_output_entry FOREIGN KEY(entry) REFERENCES entry (seq)
 );
-INSERT INTO "output" VALUES(3,1,0,'8516f090db921f7edab8559ec675a466','{"summary":"2 switches","healthy":true,"findings":["fan=off","lamp=off"],"table":null,"running":false}');
-INSERT INTO "output" VALUES(10,2,1,'c6728bd8d2401f689ee1c2d37c2e3d3e','lamp is on now');
+INSERT INTO "output" VALUES(3,1,0,'cf40009360e4c1112c6966317fcbdd49','{"summary":"2 switches","healthy":true,"findings":["fan=off","lamp=off"],"table":null,"running":false}');
+INSERT INTO "output" VALUES(10,2,1,'64977cf6df84d862f0a054e27f91d0ff','lamp is on now');
 CREATE TABLE run (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	version INTEGER NOT NULL, 
@@ -408,9 +409,9 @@ CREATE TABLE run (
 	CONSTRAINT fk_run_parent FOREIGN KEY(parent) REFERENCES run (id), 
 	CONSTRAINT fk_run_undo_of FOREIGN KEY(undo_of) REFERENCES run (id)
 );
-INSERT INTO "run" VALUES(1,2,'succeeded','toy show','check','{"host":"lb1"}','toy show lb1','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795939339323016,NULL,1795939339323016,1795939339341000,NULL,'',0,'[]','[]','{"demands":[],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',NULL,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'2 switches',NULL,NULL,0,0);
-INSERT INTO "run" VALUES(2,7,'succeeded','toy set','change','{"host":"lb1","name":"lamp","value":"on"}','toy set lb1 lamp on','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795939339350012,1795968139385980,1795939339457998,1795939339512996,'{"runbook":"toy set","runbook_version":"1946428e3b85","values":{"host":"lb1","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1795996939000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb1","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rules":["developers request, owners approve"],"installation":"keyturn","run":2,"reason":"","not_before":1795939339357012,"nonce":"ce47568f4930a6270e4d628c6e35f3cb"}','c2b3fa2b36196b6c0d63834794e44201f9d4bdff113b51ddcd7757c112c12425',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795939339357012,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'Verified: lamp is on',NULL,NULL,0,0);
-INSERT INTO "run" VALUES(3,3,'pending','toy set','change','{"host":"lb2","name":"lamp","value":"on"}','toy set lb2 lamp on','lb2','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','it is dark',1795939339529009,1795968139539993,NULL,NULL,'{"runbook":"toy set","runbook_version":"1946428e3b85","values":{"host":"lb2","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1795996939000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb2","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rules":["developers request, owners approve"],"installation":"keyturn","run":3,"reason":"it is dark","not_before":1795939339539993,"nonce":"f34d2793f6d15cec08bd831b2af88a32"}','a6e2ad46eebbb494a7e5a2618951e797be08d75f5c143970f2976567bf2df4f6',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795939339539993,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(1,2,'succeeded','toy show','check','{"host":"lb1"}','toy show lb1','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795954332965004,NULL,1795954332965004,1795954332997996,NULL,'',0,'[]','[]','{"demands":[],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',NULL,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'2 switches',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(2,7,'succeeded','toy set','change','{"host":"lb1","name":"lamp","value":"on"}','toy set lb1 lamp on','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795954333028010,1795983133112016,1795954333202984,1795954333234003,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb1","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796011933000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb1","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rules":["developers request, owners approve"],"installation":"keyturn","run":2,"reason":"","not_before":1795954333056012,"nonce":"e830e182a680f903dea60519fffb8f3c"}','7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795954333056012,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'Verified: lamp is on',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(3,3,'pending','toy set','change','{"host":"lb2","name":"lamp","value":"on"}','toy set lb2 lamp on','lb2','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','it is dark',1795954333250982,1795983133263011,NULL,NULL,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb2","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796011933000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb2","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rules":["developers request, owners approve"],"installation":"keyturn","run":3,"reason":"it is dark","not_before":1795954333263011,"nonce":"95bb0c5b1ae8e2ddddefccd462cb464f"}','21a71d444bde00688224e63c4f4755b843563f3b5beb01dc59c726d56f8d55c0',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795954333263011,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'',NULL,NULL,0,0);
 CREATE TABLE saved_view (
 	id INTEGER NOT NULL, 
 	person VARCHAR(64) NOT NULL, 
@@ -556,7 +557,7 @@ CREATE TABLE step (
 	CONSTRAINT pk_step PRIMARY KEY (run, step_number), 
 	CONSTRAINT fk_step_run FOREIGN KEY(run) REFERENCES run (id)
 );
-INSERT INTO "step" VALUES(2,1,'succeeded',1795939339457998,1795939339508008,0,'');
+INSERT INTO "step" VALUES(2,1,'succeeded',1795954333202984,1795954333217990,0,'');
 CREATE TABLE stop (
 	what VARCHAR(16) NOT NULL, 
 	person VARCHAR(64) NOT NULL, 
