@@ -454,9 +454,11 @@ class Chat:
             if self.service.socket_mode is None
             else (self.service.socket_mode.run_until_cancelled(),)
         )
+        parts = (part.run() for part in self.service.parts if part.run)
         await asyncio.gather(
             self.service.outbox.run_until_cancelled(),
             self.service.handovers.run_until_cancelled(),
+            *parts,
             *sockets,
         )
 

@@ -89,13 +89,18 @@ def doctor() -> None:
     help="Let Keyturn search its channels for a card whose response was lost.",
 )
 @click.option(
+    "--alerts",
+    is_flag=True,
+    help="Have Slack send Keyturn the messages of its channels, to answer alerts.",
+)
+@click.option(
     "--command",
     "commands",
     multiple=True,
     type=click.Choice(sorted(ALIASES)),
     help="Add a slash command for a frequent task. Repeat for several.",
 )
-def manifest(*, http: str, find_lost: bool, commands: Sequence[str]) -> None:
+def manifest(*, http: str, find_lost: bool, alerts: bool, commands: Sequence[str]) -> None:
     """Print the Slack app manifest, for Socket Mode or HTTP.
 
     With KEYTURN_BASE_URL, links to runs show the run in Slack.
@@ -106,5 +111,7 @@ def manifest(*, http: str, find_lost: bool, commands: Sequence[str]) -> None:
 
     with exit_on_errors():
         base_url = read_settings().base_url
-        text = format_manifest(http, base_url, find_lost=find_lost, commands=commands)
+        text = format_manifest(
+            http, base_url, find_lost=find_lost, alerts=alerts, commands=commands
+        )
         click.echo(text, nl=False)

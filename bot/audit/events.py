@@ -31,6 +31,7 @@ _SOURCE_LABELS = {
     "cli": "on the command line",
     "mcp": "as an agent",
     "schedule": "by schedule",
+    "alert": "for an alert in chat",
 }
 _DRIFT_TITLES: Mapping[str, str] = {
     DriftState.CHANGED: "Changed outside Keyturn",

@@ -705,3 +705,27 @@ oncall_reading = Table(
     Column("error", Text, nullable=False),
     Column("mac", String(64), nullable=False),
 )
+
+# Answers to alerts in chat. channel, ts: of the alert's message; user: who alone reads the answer,
+# "" for all in its thread. person: as whom the checks run; hosts, plans: names and typed requests,
+# as JSON; runs: the numbers of the checks, as JSON. subject: the same for alerts about the same.
+# due_at: from when a process may go on with it; posted: the timestamp of the answer, "" if it was
+# given up, NULL until then.
+alert_answer = Table(
+    "alert_answer",
+    metadata,
+    Column("channel", String(64), primary_key=True),
+    Column("ts", String(32), primary_key=True),
+    Column("user", String(32), primary_key=True),
+    Column("thread", String(32), nullable=False),
+    Column("person", String(64), nullable=False),
+    Column("hosts", Text, nullable=False),
+    Column("subject", String(32), nullable=False),
+    Column("plans", Text, nullable=False),
+    Column("runs", Text, nullable=False),
+    Column("claimed_at", BigInteger, nullable=False),
+    Column("due_at", BigInteger, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("posted", String(32)),
+    Index(None, "claimed_at"),
+)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from bot.cli.command_table import CommandEntry
 from bot.feature import Feature, ServerContext, ServerPart
 from bot.features import (
+    alerts,
     collector,
     drift,
     erasure,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from bot.workflow.hooks import WorkflowHooks
 
 FEATURES: Sequence[Feature] = (
+    alerts.FEATURE,
     collector.FEATURE,
     drift.FEATURE,
     erasure.FEATURE,
@@ -83,6 +85,7 @@ def load_chat() -> "ChatFeatures":
         read_home_section=[read for one in found for read in one.read_home_section],
         list_started_duties=[list_of for one in found for list_of in one.list_started_duties],
         handover_sections=[build for one in found for build in one.handover_sections],
+        build_parts=[build for one in found for build in one.build_parts],
     )
 
 

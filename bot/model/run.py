@@ -200,7 +200,7 @@ class RequestOrigin:
     """Where a request came from, and where its results are sent."""
 
     source: str
-    """slack, web, api, cli, mcp or schedule."""
+    """slack, web, api, cli, mcp, schedule or alert."""
     channel: str = ""
     """The source's id of the channel."""
     user: str = ""

@@ -89,7 +89,7 @@ type Request = {
   runbook: String,    // its name: "abusers clear"
   kind: String,       // "check" or "change"
   reversible: Bool,   // every step has an undo
-  source: String,     // "slack", "web", "api", "cli", "mcp" or "schedule"
+  source: String,     // "slack", "web", "api", "cli", "mcp", "schedule" or "alert"
   own: Bool,          // the principal requested, edited or scheduled it
   hosts: Long,        // how many hosts the request covers
   first_time: Bool,   // this runbook has never succeeded for the requester
@@ -132,7 +132,7 @@ RUNBOOK_KINDS = ("check", "change")
 # The only values of some attributes that the schema calls String.
 _ATTRIBUTE_VALUES: Mapping[str, Sequence[str]] = {
     "kind": RUNBOOK_KINDS,
-    "source": ("slack", "web", "api", "cli", "mcp", "schedule"),
+    "source": ("slack", "web", "api", "cli", "mcp", "schedule", "alert"),
     "weekday": WEEKDAYS,
 }
 

@@ -106,6 +106,8 @@ class Area(BaseModel):
     owners: Annotated[Sequence[Name], Field(min_length=1)]
     """The people who have the final say there."""
     channel: Annotated[str, Field(pattern=r"^[CG][A-Z0-9]{1,20}$")] | None = None
+    alert_agent: Name | None = None
+    """The agent that checks hosts for alerts in the channel; None to wait for a person."""
 
 
 class MisplacedValueError(ValueError):
@@ -144,6 +146,17 @@ class Organisation(BaseModel):
             for name, area in self.areas.items()
         }
         return self.model_copy(update={"areas": areas})
+
+    @model_validator(mode="after")
+    def _check_alert_agents_have_channel(self) -> "Organisation":
+        for area in self.areas.values():
+            if area.alert_agent and not area.channel:
+                raise MisplacedValueError(
+                    f"area {area.name} has an alert_agent and no channel: add the channel whose "
+                    "alerts it answers",
+                    *("areas", area.name, "alert_agent"),
+                )
+        return self
 
     @model_validator(mode="after")
     def _check_slack_accounts_unique(self) -> "Organisation":

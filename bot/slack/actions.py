@@ -41,6 +41,7 @@ from bot.slack.client import (
 )
 from bot.slack.command_forms import COMMAND_FORM, CommandForms
 from bot.slack.commands import CommandAnswer, RequestedForm, SlackCommands
+from bot.slack.features import ChatPart
 from bot.slack.home import HomeTabs
 from bot.slack.identity import AccountRefused, IdentityService, UnknownAccountError
 from bot.slack.modals import RequestForms
@@ -200,8 +201,11 @@ class SlackListeners:
         forms: SlackForms,
         home_tabs: HomeTabs,
         sender: MessageSender,
+        parts: Sequence[ChatPart] = (),
     ) -> None:
         self._identity, self._commands, self._decisions = identity, commands, decisions
+        self._shortcuts = {name: each for part in parts for name, each in part.shortcuts.items()}
+        self._on_app_message = [part.on_app_message for part in parts if part.on_app_message]
         self._request_forms, self._run_forms = forms.requests, forms.runs
         self._command_forms = forms.commands
         self._home_tabs, self._sender = home_tabs, sender
@@ -229,9 +233,11 @@ class SlackListeners:
         app.action(ASK_ACCESS)(self.on_ask_access)
         app.action(SHOW_EACH)(self.on_show_each)
         app.shortcut(modals.ABOUT_HOST)(self.on_shortcut)
+        for callback in self._shortcuts:
+            app.shortcut(callback)(self.on_shortcut_of_feature)
         app.event("app_home_opened")(self.on_home_opened)
         app.event("app_mention")(self.on_mention)
-        app.event("message")(self.on_direct_message)
+        app.event("message")(self.on_message)
         app.event("link_shared")(self.on_link_shared)
         app.error(self.on_error)
 
@@ -643,13 +649,39 @@ class SlackListeners:
             self._run_in_background(work, mention.channel, mention.account.user)
         await ack()
 
-    async def on_direct_message(self, ack: AsyncAck, body: Body) -> None:
-        """Answer a person who writes to the bot."""
+    async def on_message(self, ack: AsyncAck, body: Body) -> None:
+        """Answer a person who writes to the bot, and pass on what programs post in channels."""
         message = payloads.parse_direct_message(body)
         if message is not None:
             work = self._answer_mention(message)
             self._run_in_background(work, message.channel, message.account.user)
+        posted = payloads.parse_app_message(body)
+        if posted is not None and len(self._background_tasks) < _MAX_BACKGROUND_TASKS:
+            for listen in self._on_app_message:
+                self._run_in_background(self._pass_on(listen, posted), "", "")
         await ack()
+
+    async def _pass_on(
+        self, listen: Callable[[payloads.AppMessage], None], message: payloads.AppMessage
+    ) -> None:
+        try:
+            await threads.run_in_answer_thread(listen, message)
+        except Exception as error:  # noqa: BLE001 - no person waits for an answer
+            _log_internal_error(error)
+
+    async def on_shortcut_of_feature(self, ack: AsyncAck, body: Body) -> None:
+        """Answer a shortcut in the menu of a message, to this person only."""
+        shortcut = payloads.parse_shortcut(body)
+        work = self._answer_shortcut(shortcut)
+        self._run_in_background(work, shortcut.channel, shortcut.account.user)
+        await ack()
+
+    async def _answer_shortcut(self, shortcut: payloads.MessageShortcut) -> None:
+        answer = self._shortcuts[shortcut.callback_id]
+        message = await self._identity.run_as_person(
+            shortcut.account, lambda person, policy: answer(shortcut, person.id, policy)
+        )
+        await self._send_to_person(shortcut.channel, shortcut.account.user, message)
 
     async def _answer_mention(self, mention: payloads.Mention) -> None:
         try:

@@ -28,7 +28,7 @@ from bot.slack.client import ConnectionRetryHandler, MessageSender
 from bot.slack.command_forms import CommandForms
 from bot.slack.commands import SlackCommands
 from bot.slack.dedup import DeliveryRegister
-from bot.slack.features import NO_FEATURES, ChatFeatures
+from bot.slack.features import NO_FEATURES, ChatContext, ChatFeatures
 from bot.slack.handover import Handovers
 from bot.slack.home import HomeTabs
 from bot.slack.http import SignatureGuard
@@ -122,6 +122,7 @@ class SlackService:
         outbox: to be run beside the app, and woken after every commit that announces a run.
         home_tabs: updates Home tabs; run by the outbox.
         handovers: sends what is open to who comes on duty; to be run beside the app.
+        parts: what features do; to be run beside the app.
     """
 
     def __init__(
@@ -161,6 +162,10 @@ class SlackService:
             alarm_channel=settings.alert_channel,
             home_tabs=self.home_tabs,
         )
+        context = ChatContext(
+            service, database, policies, view_builder, sender, settings.default_channel
+        )
+        self.parts = [build(context) for build in features.build_parts]
         commands = SlackCommands(service, database, policies, view_builder, features)
         self._listeners = SlackListeners(
             IdentityService(
@@ -181,6 +186,7 @@ class SlackService:
             ),
             self.home_tabs,
             sender,
+            self.parts,
         )
         bolt = _create_bolt_app(client, settings.signing_secret)
         self._listeners.register_listeners(bolt)

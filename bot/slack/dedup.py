@@ -40,7 +40,7 @@ class DeliveryRegister:
         key: identifies this one delivery, such as its signature.
         """
         # It changes nothing, and a person may type the same text twice in a second.
-        if body.get("type") == "block_suggestion":
+        if body.get("type") == "block_suggestion" or payloads.is_for_no_one(body):
             return True
         first = asyncio.get_running_loop().create_future()
         self._pending.append(

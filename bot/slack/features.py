@@ -1,16 +1,22 @@
 """What features add to chat."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from bot.db.database import Database, Transaction
 from bot.model.run import Run
-from bot.policy import Policy
+from bot.policy import Policy, PolicySource
 from bot.queries.digest import BuildDigest
 from bot.service import KeyturnService
 from bot.slack.blocks import Inline, Message
 from bot.slack.parsing import TypedCommand
+from bot.slack.payloads import AppMessage, MessageShortcut
 from bot.slack.run_notices import BuildNotice
+
+if TYPE_CHECKING:
+    from bot.slack.client import MessageSender
+    from bot.slack.run_facts import SlackRunViewBuilder
 
 AnswerCommand = Callable[[TypedCommand], Message | None]
 """Answers a command; returns None if the card that follows is the answer."""
@@ -58,6 +64,35 @@ ListStartedDuties = Callable[[Transaction, Policy], Sequence[StartedDuty]]
 
 
 @dataclass(frozen=True)
+class ChatContext:
+    """From what a feature builds its part of chat."""
+
+    service: KeyturnService
+    database: Database
+    policies: PolicySource
+    view_builder: "SlackRunViewBuilder"
+    sender: "MessageSender"
+    default_channel: str
+    """C…, of areas without a channel; "" without."""
+
+
+AnswerShortcut = Callable[[MessageShortcut, str, Policy], Message]
+"""Answers a shortcut in the menu of a message, for a person by their id, who alone sees it."""
+
+
+@dataclass(frozen=True)
+class ChatPart:
+    """What a feature does in chat by itself."""
+
+    shortcuts: Mapping[str, AnswerShortcut] = field(default_factory=dict[str, AnswerShortcut])
+    """By callback id, which the manifest has too."""
+    on_app_message: Callable[[AppMessage], None] | None = None
+    """Takes what another program posts in a channel."""
+    run: Callable[[], Coroutine[Any, Any, None]] | None = None
+    """Runs until it is cancelled."""
+
+
+@dataclass(frozen=True)
 class ChatFeatures:
     """The parts of a feature, or of all features."""
 
@@ -69,6 +104,7 @@ class ChatFeatures:
     list_started_duties: Sequence[ListStartedDuties] = ()
     """Who gets a handover now."""
     handover_sections: Sequence[BuildDigest] = ()
+    build_parts: Sequence[Callable[[ChatContext], ChatPart]] = ()
 
     @property
     def help(self) -> Sequence[tuple[str, str]]:

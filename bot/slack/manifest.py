@@ -19,15 +19,23 @@ LOST_WITHOUT: Mapping[str, str] = {
     "groups:read": "private channels are not checked",
     "links:read": "links to runs show nothing below them",
     "links:write": "links to runs show nothing below them",
-    "channels:history": "a card whose answer was lost may be posted twice in a public channel",
-    "groups:history": "a card whose answer was lost may be posted twice in a private channel",
+    "channels:history": "in public channels, no alert is answered before a person asks, and a "
+    "card whose answer was lost may be posted twice",
+    "groups:history": "in private channels, no alert is answered before a person asks, and a "
+    "card whose answer was lost may be posted twice",
 }
 """What Keyturn cannot do without an optional scope."""
-_FIND_LOST_SCOPES = ("channels:history", "groups:history")
+_HISTORY_SCOPES = ("channels:history", "groups:history")
+_MESSAGE_EVENTS = ("message.channels", "message.groups")
 
 
 def format_manifest(
-    address: str = "", base_url: str = "", *, find_lost: bool = False, commands: Sequence[str] = ()
+    address: str = "",
+    base_url: str = "",
+    *,
+    find_lost: bool = False,
+    alerts: bool = False,
+    commands: Sequence[str] = (),
 ) -> str:
     """Return the manifest as YAML.
 
@@ -35,6 +43,7 @@ def format_manifest(
         address: HTTPS URL of Keyturn; "" for Socket Mode.
         base_url: of the web pages, whose links Slack reports to Keyturn; "" without.
         find_lost: whether Keyturn may search channels for a card whose answer was lost.
+        alerts: whether Slack sends Keyturn what is posted in the channels that it is in.
         commands: the slash commands besides /keyturn, of `ALIASES`.
 
     Raises InvalidRequestError for an address that Slack does not accept.
@@ -49,15 +58,17 @@ def format_manifest(
         parts.scheme != "https" or not parts.hostname or parts.query or parts.fragment
     ):
         raise InvalidRequestError(f"Slack accepts HTTPS addresses only: {address!r}")
-    if not (address or find_lost or commands):
+    if not (address or find_lost or alerts or commands):
         return text
     yaml = YAML()
     yaml.width = 200
     manifest = yaml.load(text)
     manifest["features"]["slash_commands"] += [_describe_command(name) for name in commands]
-    if find_lost:
+    if find_lost or alerts:
         for kind in ("bot", "bot_optional"):
-            manifest["oauth_config"]["scopes"][kind] += _FIND_LOST_SCOPES
+            manifest["oauth_config"]["scopes"][kind] += _HISTORY_SCOPES
+    if alerts:
+        manifest["settings"]["event_subscriptions"]["bot_events"] += _MESSAGE_EVENTS
     if address:
         _set_request_urls(manifest, f"{address.rstrip('/')}/slack/events")
     out = StringIO()

@@ -150,6 +150,9 @@ def _reject_constant(constant: str) -> None:
 _MAX_TEXT_LENGTH = 20_000
 # Of messages that people write; others are edits, deletions and notes of Slack.
 _WRITTEN_SUBTYPES = frozenset({"", "file_share", "me_message", "thread_broadcast"})
+# Of messages that programs post; and what channels are called, public and private ones.
+_POSTED_SUBTYPES = frozenset({"", "bot_message"})
+_CHANNEL_TYPES = frozenset({"channel", "group"})
 # The keys under which messages, attachments and blocks hold text for people.
 _TEXT_KEYS = frozenset({"text", "fallback", "pretext", "title", "value", "url"})
 
@@ -229,6 +232,23 @@ class MessageShortcut:
     trigger_id: str
     channel: str
     text: str
+    callback_id: str = ""
+    ts: str = ""
+    """Timestamp of the message."""
+    thread: str = ""
+    """Timestamp of the first message of its thread; "" outside threads."""
+    message: Body = field(default_factory=dict[str, Any], repr=False)
+    """The message as Slack sends it."""
+
+
+@dataclass(frozen=True)
+class AppMessage:
+    """A message in a channel that another program posted, outside threads."""
+
+    channel: str
+    ts: str
+    content: Body = field(repr=False)
+    """The message as Slack sends it."""
 
 
 @dataclass(frozen=True)
@@ -283,12 +303,17 @@ def parse_view_state(body: Body) -> ViewState:
 
 
 def parse_shortcut(body: Body) -> MessageShortcut:
-    text = "\n".join(_iterate_texts(_get_member(body, "message")))
+    message = _get_member(body, "message")
+    text = "\n".join(_iterate_texts(message))
     return MessageShortcut(
         parse_account(body),
         _get_text(body, "trigger_id"),
         _get_text(body, "channel", "id"),
         text[:_MAX_TEXT_LENGTH],
+        _get_text(body, "callback_id"),
+        _get_text(body, "message", "ts"),
+        _get_text(body, "message", "thread_ts"),
+        cast("Body", message) if isinstance(message, dict) else {},
     )
 
 
@@ -317,6 +342,29 @@ def parse_direct_message(body: Body) -> Mention | None:
     is_written = _get_text(body, "event", "channel_type") == "im" and subtype in _WRITTEN_SUBTYPES
     found = parse_mention(body) if is_written else None
     return replace(found, is_direct=True) if found else None
+
+
+def parse_app_message(body: Body) -> AppMessage | None:
+    """Return what another program posted in a channel; None for people, edits and threads."""
+    event = body.get("event")
+    channel, ts = _get_text(body, "event", "channel"), _get_text(body, "event", "ts")
+    is_by_app = bool(_get_text(body, "event", "bot_id"))
+    app = _get_text(body, "event", "app_id")
+    is_own = bool(app) and app == _get_text(body, "api_app_id")
+    is_new = _get_text(body, "event", "subtype") in _POSTED_SUBTYPES
+    in_channel = _get_text(body, "event", "channel_type") in _CHANNEL_TYPES
+    in_thread = _get_text(body, "event", "thread_ts") not in {"", ts}
+    if not (is_by_app and is_new and in_channel and channel and ts) or is_own or in_thread:
+        return None
+    return AppMessage(channel, ts, cast("Body", event))
+
+
+def is_for_no_one(body: Body) -> bool:
+    """Return whether a delivery is a message in a channel that nothing here answers."""
+    event = body.get("event")
+    is_message = _get_text(body, "event", "type") == "message"
+    in_channel = _get_text(body, "event", "channel_type") in _CHANNEL_TYPES
+    return is_message and in_channel and isinstance(event, dict) and not parse_app_message(body)
 
 
 def parse_shared_links(body: Body) -> SharedLinks | None:

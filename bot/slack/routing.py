@@ -6,7 +6,7 @@ from bot.model.run import RequestOrigin, State
 from bot.slack.run_facts import SlackRunView
 
 # Requesters see the answer where they made the request.
-_SOURCES_WITH_REPLY = frozenset({"web", "api", "cli", "mcp"})
+_SOURCES_WITH_REPLY = frozenset({"web", "api", "cli", "mcp", "alert"})
 _STATES_WITHOUT_MENTION = frozenset({State.WITHDRAWN, State.NO_CHANGES, State.SUPERSEDED})
 
 

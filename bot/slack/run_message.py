@@ -445,6 +445,7 @@ _SOURCE_LABELS = {
     "cli": "via CLI",
     "mcp": "by an agent",
     "schedule": "by schedule",
+    "alert": "for an alert in chat",
 }
 
 

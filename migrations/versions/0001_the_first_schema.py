@@ -574,6 +574,25 @@ def upgrade() -> None:
     sa.Column('mac', sa.String(length=64), nullable=False),
     sa.PrimaryKeyConstraint('name', name=op.f('pk_oncall_reading'))
     )
+    op.create_table('alert_answer',
+    sa.Column('channel', sa.String(length=64), nullable=False),
+    sa.Column('ts', sa.String(length=32), nullable=False),
+    sa.Column('user', sa.String(length=32), nullable=False),
+    sa.Column('thread', sa.String(length=32), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('hosts', sa.Text(), nullable=False),
+    sa.Column('subject', sa.String(length=32), nullable=False),
+    sa.Column('plans', sa.Text(), nullable=False),
+    sa.Column('runs', sa.Text(), nullable=False),
+    sa.Column('claimed_at', sa.BigInteger(), nullable=False),
+    sa.Column('due_at', sa.BigInteger(), nullable=False),
+    sa.Column('attempts', sa.Integer(), nullable=False),
+    sa.Column('posted', sa.String(length=32), nullable=True),
+    sa.PrimaryKeyConstraint('channel', 'ts', 'user', name=op.f('pk_alert_answer'))
+    )
+    with op.batch_alter_table('alert_answer', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_alert_answer_claimed_at'), ['claimed_at'], unique=False)
+
     _refuse_all_but_insert()
     _clean_runs_early()
     _create_procrastinate_tables()

@@ -9,11 +9,11 @@ from collections.abc import Coroutine, Mapping
 from typing import Any, Self
 
 import uvicorn
+from ruamel.yaml import YAML
 
 from bot.policy import Policy
 from bot.slack.aliases import ALIASES, COMMAND
-from bot.slack.manifest import list_scopes
-from bot.slack.modals import ABOUT_HOST, HOST_SHORTCUT_NAME
+from bot.slack.manifest import format_manifest, list_scopes
 from tests.slack_emulator.deliveries import to_url
 from tests.slack_emulator.directory import (
     EmulatedChannel,
@@ -124,7 +124,10 @@ def build_emulator(policy: Policy, secret: str, *, url: str, events: str) -> Emu
                     for name, alias in ALIASES.items()
                 ),
             ),
-            shortcuts=(EmulatedShortcut(ABOUT_HOST, HOST_SHORTCUT_NAME, on_message=True),),
+            shortcuts=tuple(
+                EmulatedShortcut(one["callback_id"], one["name"], on_message=True)
+                for one in YAML(typ="safe").load(format_manifest())["features"]["shortcuts"]
+            ),
         ),
         url=url,
     )

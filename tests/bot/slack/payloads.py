@@ -123,23 +123,37 @@ def a_view(special: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def message_action(callback: str, text: str, user: str) -> dict[str, Any]:
-    """Choose something in the menu of a message."""
+def message_action(
+    callback: str,
+    text: str,
+    user: str,
+    *,
+    channel: str = "C0OPS",
+    ts: str = "1700000000.000001",
+    message: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Choose something in the menu of a message. message: what it has instead of the text."""
     return {
         "type": "message_action",
         "callback_id": callback,
         "trigger_id": f"{next(_numbers)}.13345224609.8534564800",
         "action_ts": f"1700000000.{next(_numbers):06d}",
-        "message_ts": "1700000000.000001",
+        "message_ts": ts,
         "user": {"id": user, "name": user, "team_id": TEAM},
         "team": {"id": TEAM, "domain": "keyturn"},
-        "channel": {"id": "C0OPS", "name": "ops"},
+        "channel": {"id": channel, "name": "ops"},
         "enterprise": None,
         "is_enterprise_install": False,
         "api_app_id": "A0KEYTURN",
         "token": "gIkuvaNzQIHg97ATvDxqgjtO",
         "response_url": "https://hooks.slack.com/actions/T0KEYTURN/1/x",
-        "message": {"type": "message", "user": "U0STAN", "ts": "1700000000.000001", "text": text},
+        "message": {
+            "type": "message",
+            "user": "U0STAN",
+            "ts": ts,
+            "text": text,
+            **(message or {}),
+        },
     }
 
 
@@ -180,6 +194,43 @@ def direct_message(text: str, user: str = "U0DORA", **other: str) -> bytes:
         "event_ts": ts,
     }
     return _enveloped(f"EvDirect{number}", inner | other)
+
+
+def app_message(
+    message: dict[str, Any], *, channel: str = "C0OPS", ts: str = "", **other: Any
+) -> bytes:
+    """Post a message as another program. other: such as its subtype or thread_ts."""
+    number = next(_numbers)
+    stamp = ts or f"1700000000.{number:06d}"
+    inner = {
+        "type": "message",
+        "subtype": "bot_message",
+        "channel_type": "channel",
+        "bot_id": "B0ALERTS",
+        "channel": channel,
+        "ts": stamp,
+        "event_ts": stamp,
+        "text": "",
+    }
+    return _enveloped(f"EvApp{number}", inner | message | other)
+
+
+def changed_message(message: dict[str, Any], *, ts: str) -> bytes:
+    """Edit a message that another program posted."""
+    number = next(_numbers)
+    posted = json.loads(app_message(message, ts=ts))["event"]
+    inner = {
+        "type": "message",
+        "subtype": "message_changed",
+        "hidden": True,
+        "channel": posted["channel"],
+        "channel_type": "channel",
+        "ts": f"1700000000.{number:06d}",
+        "event_ts": f"1700000000.{number:06d}",
+        "message": posted,
+        "previous_message": posted,
+    }
+    return _enveloped(f"EvChanged{number}", inner)
 
 
 def shared_link(

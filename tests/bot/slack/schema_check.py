@@ -29,6 +29,8 @@ _EVENTS = {
     "link_shared": "LinkShared",
     "member_joined_channel": "MemberJoinedChannel",
     "message": "Message",
+    "message bot_message": "BotMessage",
+    "message message_changed": "MessageChanged",
     "user_change": "UserChange",
 }
 _INTERACTIONS = {
@@ -85,7 +87,7 @@ def list_faults_of_delivery(body: Json) -> list[str]:
     kind = str(body.get("type"))
     if kind == "event_callback":
         event = body.get("event")
-        inner = str(cast("Json", event).get("type")) if isinstance(event, dict) else "at all"
+        inner = _get_event_name(cast("Json", event)) if isinstance(event, dict) else "at all"
         return (
             list_faults(_EVENTS[inner], body)
             if inner in _EVENTS
@@ -96,6 +98,12 @@ def list_faults_of_delivery(body: Json) -> list[str]:
         if kind in _INTERACTIONS
         else [f"no {kind} is known"]
     )
+
+
+def _get_event_name(event: Json) -> str:
+    """Return the type of an event; of a message that no person wrote, with its subtype."""
+    name, subtype = str(event.get("type")), event.get("subtype")
+    return f"{name} {subtype}" if f"{name} {subtype}" in _EVENTS else name
 
 
 def list_faults_of_acknowledgement(body: Json, response: object) -> list[str]:

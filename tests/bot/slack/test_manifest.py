@@ -76,11 +76,13 @@ def test_manifest_lists_every_named_slash_command_with_escaping():
 
 
 def test_manifest_shortcut_matches_its_listener(manifest: dict[str, Any]):
-    [shortcut] = manifest["features"]["shortcuts"]
-    assert (shortcut["type"], shortcut["callback_id"]) == ("message", ABOUT_HOST)
-    assert shortcut["name"] == HOST_SHORTCUT_NAME
-    assert len(shortcut["name"]) <= 24
-    assert len(shortcut["description"]) <= 150
+    shortcuts = manifest["features"]["shortcuts"]
+    assert [one["callback_id"] for one in shortcuts] == [ABOUT_HOST, "check-alert"]
+    assert shortcuts[0]["name"] == HOST_SHORTCUT_NAME
+    for shortcut in shortcuts:
+        assert shortcut["type"] == "message"
+        assert len(shortcut["name"]) <= 24
+        assert len(shortcut["description"]) <= 150
 
 
 def test_manifest_subscribes_only_to_what_is_answered(manifest: dict[str, Any]):
@@ -103,6 +105,16 @@ def test_manifest_asks_to_search_channels_only_for_lost_cards():
     assert set(scopes["bot"]) == SCOPES | OPTIONAL | SEARCH
     assert set(scopes["bot_optional"]) == OPTIONAL | SEARCH
     assert LOST_WITHOUT.keys() == OPTIONAL | SEARCH
+
+
+def test_manifest_subscribes_to_messages_of_channels_only_for_alerts():
+    manifest = YAML(typ="safe").load(format_manifest(alerts=True))
+    assert schema_check.list_faults("Manifest", manifest) == []
+    scopes = manifest["oauth_config"]["scopes"]
+    assert set(scopes["bot"]) == SCOPES | OPTIONAL | SEARCH
+    assert set(scopes["bot_optional"]) == OPTIONAL | SEARCH
+    events = manifest["settings"]["event_subscriptions"]["bot_events"]
+    assert {"message.channels", "message.groups"} <= {*events}
 
 
 def addresses(manifest: dict[str, Any]) -> list[str]:

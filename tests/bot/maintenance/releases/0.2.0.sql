@@ -21,6 +21,22 @@ CREATE TABLE alembic_version (
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
 INSERT INTO "alembic_version" VALUES('0001');
+CREATE TABLE alert_answer (
+	channel VARCHAR(64) NOT NULL, 
+	ts VARCHAR(32) NOT NULL, 
+	user VARCHAR(32) NOT NULL, 
+	thread VARCHAR(32) NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	hosts TEXT NOT NULL, 
+	subject VARCHAR(32) NOT NULL, 
+	plans TEXT NOT NULL, 
+	runs TEXT NOT NULL, 
+	claimed_at BIGINT NOT NULL, 
+	due_at BIGINT NOT NULL, 
+	attempts INTEGER NOT NULL, 
+	posted VARCHAR(32), 
+	CONSTRAINT pk_alert_answer PRIMARY KEY (channel, ts, user)
+);
 CREATE TABLE api_token (
 	id INTEGER NOT NULL, 
 	prefix VARCHAR(16) NOT NULL, 
@@ -79,7 +95,7 @@ CREATE TABLE decision (
 	CONSTRAINT pk_decision PRIMARY KEY (run, person), 
 	CONSTRAINT fk_decision_run FOREIGN KEY(run) REFERENCES run (id)
 );
-INSERT INTO "decision" VALUES(2,'olga',1,'7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082',1795954333112016,'','','','',NULL);
+INSERT INTO "decision" VALUES(2,'olga',1,'f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d',1795957304563008,'','','','',NULL);
 CREATE TABLE delegation (
 	id INTEGER NOT NULL, 
 	delegator VARCHAR(64) NOT NULL, 
@@ -138,89 +154,89 @@ CREATE TABLE entry (
 	note TEXT, 
 	CONSTRAINT pk_entry PRIMARY KEY (seq)
 );
-INSERT INTO "entry" VALUES(1,1795954332463016,'key',NULL,'','','{"public":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c"}','d86d80c952ebb22572947f93cd234446c4922cfb373772da56ee5ee827eb7a0a','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(1,1795957303389006,'key',NULL,'','','{"public":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c"}','8ec119821069f6593a122c35b49a54aca792401ecf04d0c45a301ef398b53650','keyturn/ea4a6c63e29c520a
 1
-2G2AyVLrsiVylH+TzSNERsSSLPs3N3LaVu5e6Cfrego=
+jsEZghBp9lk6Eiw1tJpUrKeSQB7PBNDEWjAe85i1NlA=
 
-— keyturn/ea4a6c63e29c520a 3mW8FUwbjUCn6D1YdipOd+ptji9oSeljZJ5WO9MYiuKCxis/T+ChGCVdpz7rwSnc/hDUM7zPeUma1bUtfzI87U1JiQE=
+— keyturn/ea4a6c63e29c520a 3mW8Fe0QfYdChh8k/RgNpUtIw3xuKR4fQxzYCxniM+b3uDhyaweMWkVqKHLkhcay6rum7kG9fyjb5SGe738mQ7gbkwo=
 ');
-INSERT INTO "entry" VALUES(2,1795954332965004,'requested',1,'dora','lb1','{"request":"toy show lb1","runbook":"toy show","source":"web","values":{"host":"lb1"}}','65138210b5c8c350fc22abef04f111a34f50bdcc88dbbdbd6b3753efca34c542','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(2,1795957304129014,'requested',1,'dora','lb1','{"request":"toy show lb1","runbook":"toy show","source":"web","values":{"host":"lb1"}}','1d84d8f433d49d17f4214cb228ac77a9fb795300e29b878818ab7e4bf7d6a3a0','keyturn/ea4a6c63e29c520a
 2
-+loIUjO+y99rtYCyioCyN612tp4ZAIbGZFNJN0s89Ms=
+pOZcBx4uNuNHi/aZBYHw9Rg0r84rgxiEFs1Erbq/baY=
 
-— keyturn/ea4a6c63e29c520a 3mW8FQ4Yz74ep9AhNVNO4LIMkYgS18P9yqPLdPfe10UNFlfKqBFg3wkBpU2sN/R8hvoGY/Y4Axqdos486MnHk1i0lg0=
+— keyturn/ea4a6c63e29c520a 3mW8Fe/jDCjEiI8d2B+KcB4BFZQ2UneNyh0DJH2wv9qmYawtN7veu+TeAUNMP11mI4HQozZSGp4pId3uQi6FxGiqZwA=
 ');
-INSERT INTO "entry" VALUES(3,1795954332997996,'succeeded',1,'','lb1','{"healthy":true,"output_sha256":"781fc785f13e4ef2cb8c4abfe98560bdcdc3b29db2fccb5f800c3a5130fef25f","summary":"2 switches"}','8d7487049d58b3091c211dc8912093c693dadf4dd6023131836643ebd0096232','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(3,1795957304323983,'succeeded',1,'','lb1','{"healthy":true,"output_sha256":"d4f3395e36a3e08d85daed11955dc0d6e80046f9fd1b74d2bdecb196be050c64","summary":"2 switches"}','c1c1b56acdc55d76853757468200b3b35b42ea3ecf06244190a229f25cc6962e','keyturn/ea4a6c63e29c520a
 3
-/X+Q6PTbIjtF96Wa4u6DyS9IvGfzoTe9Xv6/Gvjkr0c=
+rxTBqQV36zgpWgkJAaKVBEFZA426xVAoAM3JECiqqXg=
 
-— keyturn/ea4a6c63e29c520a 3mW8FSt3dZvtVLopAbMTekCHYm7eHYMZnIAlVHRYxNcMrQgjxpcBqKBHr8x82Ke/272WkSOmyeqSLg+4SrA2b4Oc5AU=
+— keyturn/ea4a6c63e29c520a 3mW8FU5sRqO6xMmCX+j0RLKTliECtS2TpNqHhl0mk7/ossdnTfBUEhMvUQV2li1lQmZTJKht0981bWCBpG2t3b58YAg=
 ');
-INSERT INTO "entry" VALUES(4,1795954333028010,'requested',2,'dora','lb1','{"request":"toy set lb1 lamp on","runbook":"toy set","source":"web","values":{"host":"lb1","name":"lamp","value":"on"}}','52f5c66a9c089a01a1aabea6fc4cb10ce931af21770e3707e6f20e8cffb02045','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(4,1795957304378982,'requested',2,'dora','lb1','{"request":"toy set lb1 lamp on","runbook":"toy set","source":"web","values":{"host":"lb1","name":"lamp","value":"on"}}','21bad9cfaec1b4a88c31908ca187713b7e54e365c59e6f3f48b6624c27354c5b','keyturn/ea4a6c63e29c520a
 4
-Mgs8neK0yHeeHBkM972+c1K8aNnvz8lbac6O/kNPWmA=
+tGBrzfG5BDPYe9/jSjSCEpZWKu+TnQmDJdj5vCNv3+Q=
 
-— keyturn/ea4a6c63e29c520a 3mW8FcPgyd2ttWriz6l5V0AlWpKm64suvvebfK0kH4hCXuPhhooOpwO+nZcBDlkpeioM2/ga2atWUTIGBbu2YT5yBww=
+— keyturn/ea4a6c63e29c520a 3mW8FRRIOPz6i3rjnoQSwjBqRe05PUscpeZvLNSdXgtLgeXzj/mBiCK/t1+mnXv69CsrvcIT8EoSv1mh7FL0fliQKgM=
 ');
-INSERT INTO "entry" VALUES(5,1795954333056012,'planned',2,'','lb1','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 2","requested-by dora","reason","runbook toy set","runbook-version 313c97d9cc64","field host","value lb1","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rule developers request, owners approve","not-before 1795954333","expires 1796011933","nonce e830e182a680f903dea60519fffb8f3c","host lb1 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','45d6959b982eb43a4b3b9e0856de5f72d7a6deebf054bd03077ee08141a2c699','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(5,1795957304439010,'planned',2,'','lb1','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 2","requested-by dora","reason","runbook toy set","runbook-version 313c97d9cc64","field host","value lb1","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rule developers request, owners approve","not-before 1795957304","expires 1796014904","nonce 196281b842b9f65b85e99939d31b5ce5","host lb1 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','d7713092b43d7e030f1b6b69bfb4bd1c9837760e315c5164f982331c24d7bea9','keyturn/ea4a6c63e29c520a
 5
-+/9DS06q7wSpGLN1x0Zyhwv+Lq81nBbwjA9ARcTd9Nw=
+I3m4vxQPBi+8HwhNWCaYzaW0g8U4jW6nV4e0eRuiSts=
 
-— keyturn/ea4a6c63e29c520a 3mW8FbA2MzpjZKPrnz7Sy35m5So7VNl0wdvL2nUzUTgUXaMJRvULLND5KrP1nIix+D4mlGs7wQalsACmcSpx5BKYlQI=
+— keyturn/ea4a6c63e29c520a 3mW8FdZpvUstLP064z7fDy9UQNQmwuACWxmnbSobp9cGfGzA/DPeswcjAqhEQFadP60KGfoUcXxS2IWpNu0WIdX8hAY=
 ');
-INSERT INTO "entry" VALUES(6,1795954333112016,'approved',2,'olga','lb1','{"digest":"7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082"}','bbcc1bb2164f730c31c191d1714829c441c1a5e341157f20ae15fa50a401e8d2','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(6,1795957304563008,'approved',2,'olga','lb1','{"digest":"f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d"}','acb26f2a105c7aee510ce1d7f65f98b22e6f9cdb910bb1f84acb0a61dc9cb5e0','keyturn/ea4a6c63e29c520a
 6
-q2GUOaD4XT6RrYssLCI+ziCajpF2LnhlYInKRw9Y8iE=
+n+hnCSFYbrQD7AeEEYuaBGzi/mK7ZQdkWZWC/eTuT+U=
 
-— keyturn/ea4a6c63e29c520a 3mW8Fb8x8rNM9ct/uL09JjZXA/ujUH6jOY1kMEMXUUkHQBMGAeBCLcfM1xfb5KovOzZAD33gjtXEMvDE29ylUMje+Qs=
+— keyturn/ea4a6c63e29c520a 3mW8FVnhbtGj9sGLuopNoFGsqM4XvL1VHzKiOm+eByxwAeDoQ/8ucl3sjsTRgaq0CxueUlMvsUot/zgV9TEuHC1iZA4=
 ');
-INSERT INTO "entry" VALUES(7,1795954333146013,'claimed',2,'','lb1','{"fence":1,"worker":"vm 1852 13fae57b"}','f2352fe779ff9ef7584f36a5e36eaba7a8ae1111fb12dd1dad79e9c31f385837','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(7,1795957304659004,'claimed',2,'','lb1','{"fence":1,"worker":"vm 14747 3a8eae53"}','1bf9850f3ff289640f5d72a504fe053b1d2caaadc8e8ffa50c815c9ba14055b9','keyturn/ea4a6c63e29c520a
 7
-GF7c4JAUstdPkFF3MjPqg3dUbhCuFwEsYhJGr0yf8PA=
+hp1paA2aQ2X+X0xtNvBxlW3NjXavnP4h8NgR/DTaw2A=
 
-— keyturn/ea4a6c63e29c520a 3mW8FfBp+Ii7cKt+TmfEYF5njt/H7D77fKVh7BOPrdQZRrBQNPRTxCcy061FlV9Ipt03mGhAydX8nlUYjXQ2mrqz6QE=
+— keyturn/ea4a6c63e29c520a 3mW8FXfSEDxpKsyIHfH2dnemsJPp+Ysj/Q2Z4brzNESjH+Dup9bC6A5+fGoRofoN4GuQ4ke3kMETVdp9t1fom9jfuQc=
 ');
-INSERT INTO "entry" VALUES(8,1795954333202984,'started',2,'','lb1','{"digest":"7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082"}','7e58f4b1517255f21fe186bb83f0c90a301b7bbd02a2c2ec5ebdbe3fc674a8bf','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(8,1795957304751018,'started',2,'','lb1','{"digest":"f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d"}','9681950303e84a344f9b2a0666cf81aa2986619ac5cb0d10fffde954a86db75a','keyturn/ea4a6c63e29c520a
 8
-0GgaxKoUehU1gNhioBCFKXxl6mJSKIHYAgaE7lN1ous=
+gK3BY5NtVFfkyS9BkfXc1i7rOdJ0WsK1zVw4ed4rsL4=
 
-— keyturn/ea4a6c63e29c520a 3mW8FZVbPlf0KGduwiTirC+lxhkaW5IKKyp/NXsBmHCJn+0lsWFXSUNRs0QIS9CkH1nWFEvUWpD7+z/I0dvBf7N+Ygs=
+— keyturn/ea4a6c63e29c520a 3mW8FSLFWKmqWL76nUIqd6tTQ/IYY819qNGDHKfe8DInqMCQpjgMn+N4FPhl3Br73BXM99iYc0PAQzfSJEyjh5vmJAo=
 ');
-INSERT INTO "entry" VALUES(9,1795954333202984,'step sending',2,'','lb1','{"command":"set lamp on","step":1,"title":"Set lamp to on"}','f0974f86cb86e3a4a03266e0efd1d0b19cb5bd4e2b8e0f2174810d3e0fcd6dd6','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(9,1795957304751018,'step sending',2,'','lb1','{"command":"set lamp on","step":1,"title":"Set lamp to on"}','0e1dfdca9b78e0b47ea371debd1853a50624fe13cd397f336b8872996385e1ec','keyturn/ea4a6c63e29c520a
 9
-0TP2D/LEW9L2G4sEz+SrWctZ7LhMmc8+pKEWbCL1e9E=
+7OmcHP/7XArAUkfktJUNki756e/rrK8eC5/e/kuFZmQ=
 
-— keyturn/ea4a6c63e29c520a 3mW8FcwkzdqO8Z2UwUf3Wys2cbbBxZgZHndzgsZ80BvaG+pxPj2iIifaM2lmI58Fa2cRZdamLHdEgBatvZzTyn2oDAQ=
+— keyturn/ea4a6c63e29c520a 3mW8FbBvgWguqoQkYzLkF0oA6D5xk9S1CVos+fltjie982ACjSE0ktRnCp8kZGQAizNe8rsf8wuhZFiOlDFcJUlspws=
 ');
-INSERT INTO "entry" VALUES(10,1795954333217990,'step succeeded',2,'','lb1','{"exit_status":0,"output_sha256":"be85d37f424cae937297b5b03088404a4c3ea9f47a4c4408aa68c7297176817d","step":1}','227b2e8b90ea012a2c6396c8111e6831c51c0573758d417dacb8485c6ac5ac0c','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(10,1795957304795998,'step succeeded',2,'','lb1','{"exit_status":0,"output_sha256":"d8628c65da8d14095f17d894b6a2e16dcf86f118bfba6cfdcfab8f6c18511b47","step":1}','4701b9bcab454688bf00b82e1c42ebccca31cce1bb2ed401ed4302220d0af7a3','keyturn/ea4a6c63e29c520a
 10
-cdUXGLKQ20AbnQGBd2ewSv1Il1lX8tvbpVvVn8hjT7w=
+tiKU0KbINDnW83WLt8D3Z+kGFbbmxmeKyk7+/JyBNgY=
 
-— keyturn/ea4a6c63e29c520a 3mW8FVMeKxUdQSPPzW+z451gNb+47EqkjyafvrJvPaahsa5Y+6041FQMXCoE+h1SF6LHUar82N/RsiWovt5LVtVKSwg=
+— keyturn/ea4a6c63e29c520a 3mW8FU+sDuIyJJFUJZlXdJzU5iyk+1zJZIioyp6uI8eZn7aiCfXMZK5qFTJx3MEQ+GmFf/hvKgO7MgHuLAcGSF0/yQ0=
 ');
-INSERT INTO "entry" VALUES(11,1795954333234003,'verified',2,'','lb1','{"current_state":"lamp is on"}','06e4c308f2df09b540a1116004ec1c003d79bff446e61942b9f1ef3dbef7da96','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(11,1795957304848020,'verified',2,'','lb1','{"current_state":"lamp is on"}','c6547dcb882788e367ae6c2cccbd3f69e5bcbb6760697e83ffa423b7d3e8fee2','keyturn/ea4a6c63e29c520a
 11
-AE8zQrRR90XOoIu8nuGEbkK4/GK8jK0dvZJz5+2ZKEc=
+JvlpgwzImcIAYtxtkaALN5yG+ZAQcU/eMBemijGEQio=
 
-— keyturn/ea4a6c63e29c520a 3mW8FT/8czLPxTFS3rChLRB20eyBkelxgC5ac2vPvpKjlZyS45jlpeRc5ZGFlnVLUpYmCJ3KO3CaEw36mumEAVmFLwk=
+— keyturn/ea4a6c63e29c520a 3mW8FfycK+Pn92mbL/IMK8roS1VGc5O9LEeTXAj9/g+VOAhYMFf+wClk53JPYDDotpdEB2rjHYtazcd0i3xQGyQOtgg=
 ');
-INSERT INTO "entry" VALUES(12,1795954333234003,'succeeded',2,'','lb1','{"summary":"Verified: lamp is on"}','2cdbc80555ee81091fa97a27f99bc6dba62f45c64e313ca90acc8c2609d7734e','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(12,1795957304848020,'succeeded',2,'','lb1','{"summary":"Verified: lamp is on"}','90175680a14eeb4f2bcb5215e1eed25b72b8db230a6b1b66da7bb1606a435f33','keyturn/ea4a6c63e29c520a
 12
-jFRX10NjaStD9oq/BCWIiLuGa/5xfs8m6BxxMJ86M+8=
+cdIpiqhnEIwgKimveT6bPFGS7ylCADkQKasOybqXlK4=
 
-— keyturn/ea4a6c63e29c520a 3mW8FWRZtMxE+gL2DuHzKIedMUxRsijXafSAT8gUxe3SWqv9fltGyk+OK6MxyFaTn2JfVcpnsWXaeF00ptSBuzgkcgY=
+— keyturn/ea4a6c63e29c520a 3mW8Fdvkv6QhexffbAh8i75CWgpB1Kv0tzLOjpLyAQ7E4m7iWl5Xf8v6IBhFKVaVgajdh/OCTbx9pYDynOq9s6N0PAk=
 ');
-INSERT INTO "entry" VALUES(13,1795954333250982,'requested',3,'dora','lb2','{"reason":"it is dark","request":"toy set lb2 lamp on","runbook":"toy set","source":"web","values":{"host":"lb2","name":"lamp","value":"on"}}','2800207fcf9007f86d0dd01f6e44a689e31cd0845d3a594fbfc09e1a4de22400','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(13,1795957304910019,'requested',3,'dora','lb2','{"reason":"it is dark","request":"toy set lb2 lamp on","runbook":"toy set","source":"web","values":{"host":"lb2","name":"lamp","value":"on"}}','624973bf935f7291b7d911987c2818db779728dc39eef5540cd225ee35fe7937','keyturn/ea4a6c63e29c520a
 13
-qbbVAteH5kUfy+Ym7b1vLOxNYLyPSxZ5E6U11MVj29Y=
+MC+WkNjOQBbfe8sRKIsYxCuX6r0VFLar/YB8s0rCmXo=
 
-— keyturn/ea4a6c63e29c520a 3mW8FeJOmOUdPHlaOJ380cnYpCjIEttQuzZSGwPP+6aEJhbt645oiv98xGMaNAN+bm9ko1rwy9UVJwe/ZHh6D76JSAs=
+— keyturn/ea4a6c63e29c520a 3mW8FeW27KsqA7UjEpHlmJt4pSgG1f+ZO2oUVMCriyIZHL02GjY6obsg2X19uNkbiJJ85hFAvmK5ktFgAyOi8hPQ0Qk=
 ');
-INSERT INTO "entry" VALUES(14,1795954333263011,'planned',3,'','lb2','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"21a71d444bde00688224e63c4f4755b843563f3b5beb01dc59c726d56f8d55c0","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 3","requested-by dora","reason it is dark","runbook toy set","runbook-version 313c97d9cc64","field host","value lb2","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rule developers request, owners approve","not-before 1795954333","expires 1796011933","nonce 95bb0c5b1ae8e2ddddefccd462cb464f","host lb2 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','276e1cf6e724879ca020badf4d5f1a60fcbf3b9f2b7cc35f99a35ee0227e521d','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(14,1795957304951017,'planned',3,'','lb2','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"3748b2a9e117bf757e1f0c8f152ccdadd70657be6c81538d79efd8a32d2ea3a2","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 3","requested-by dora","reason it is dark","runbook toy set","runbook-version 313c97d9cc64","field host","value lb2","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rule developers request, owners approve","not-before 1795957304","expires 1796014904","nonce ae08cd8b0930f8defcc8bb62265789a7","host lb2 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','b81245c4a2a1bcbfd6cffdd0e0f4274f829f02731da2a95f3583905d8fefb94d','keyturn/ea4a6c63e29c520a
 14
-cz+QIGU0lbqlE+rzjv2uqkiQOvdnwGdk8CAHW/IdmnY=
+Kf7kdtFJW/K3HXP8IxWVuDKRaUOzEDKtO2WmnQ6BItg=
 
-— keyturn/ea4a6c63e29c520a 3mW8FZNoakSaACXKnc8gb8Af+YSOFaPx1iIOBjU0KwgVlToCAHJkAsujyICAKIhWZIui/kcxF70bGm3XyUbI/4ibdgU=
+— keyturn/ea4a6c63e29c520a 3mW8FSeCS2oUgku0+zPoud5BNRy+LuoMUL3y4BzNwfEsutgBeq2SmnUiaLmbPefhWTFgJ1N2+gphcmXeq6cRbr9KIAU=
 ');
 CREATE TABLE event_reading (
 	tree VARCHAR(64) NOT NULL, 
@@ -348,9 +364,9 @@ CREATE TABLE outbox (
 	CONSTRAINT pk_outbox PRIMARY KEY (run), 
 	CONSTRAINT fk_outbox_run FOREIGN KEY(run) REFERENCES run (id)
 );
-INSERT INTO "outbox" VALUES(1,1795954332965005,0,0,'','');
-INSERT INTO "outbox" VALUES(2,1795954333028015,0,0,'','');
-INSERT INTO "outbox" VALUES(3,1795954333250983,0,0,'','');
+INSERT INTO "outbox" VALUES(1,1795957304129015,0,0,'','');
+INSERT INTO "outbox" VALUES(2,1795957304378987,0,0,'','');
+INSERT INTO "outbox" VALUES(3,1795957304910020,0,0,'','');
 CREATE TABLE output (
 	entry INTEGER NOT NULL, 
 	run INTEGER NOT NULL, 
@@ -360,8 +376,8 @@ CREATE TABLE output (
 	CONSTRAINT pk_output PRIMARY KEY (entry), 
 	CONSTRAINT fk_output_entry FOREIGN KEY(entry) REFERENCES entry (seq)
 );
-INSERT INTO "output" VALUES(3,1,0,'cf40009360e4c1112c6966317fcbdd49','{"summary":"2 switches","healthy":true,"findings":["fan=off","lamp=off"],"table":null,"running":false}');
-INSERT INTO "output" VALUES(10,2,1,'64977cf6df84d862f0a054e27f91d0ff','lamp is on now');
+INSERT INTO "output" VALUES(3,1,0,'2806a41f89a4ab0fa3cf2256394a8b1a','{"summary":"2 switches","healthy":true,"findings":["fan=off","lamp=off"],"table":null,"running":false}');
+INSERT INTO "output" VALUES(10,2,1,'ee62ae87b8a6f919dc8c5b419a31448e','lamp is on now');
 CREATE TABLE run (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	version INTEGER NOT NULL, 
@@ -409,9 +425,9 @@ CREATE TABLE run (
 	CONSTRAINT fk_run_parent FOREIGN KEY(parent) REFERENCES run (id), 
 	CONSTRAINT fk_run_undo_of FOREIGN KEY(undo_of) REFERENCES run (id)
 );
-INSERT INTO "run" VALUES(1,2,'succeeded','toy show','check','{"host":"lb1"}','toy show lb1','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795954332965004,NULL,1795954332965004,1795954332997996,NULL,'',0,'[]','[]','{"demands":[],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',NULL,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'2 switches',NULL,NULL,0,0);
-INSERT INTO "run" VALUES(2,7,'succeeded','toy set','change','{"host":"lb1","name":"lamp","value":"on"}','toy set lb1 lamp on','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795954333028010,1795983133112016,1795954333202984,1795954333234003,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb1","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796011933000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb1","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rules":["developers request, owners approve"],"installation":"keyturn","run":2,"reason":"","not_before":1795954333056012,"nonce":"e830e182a680f903dea60519fffb8f3c"}','7a86e221b0c51a7cbccf7a041fd1e787f3ed027130236cab5ab47b0b63469082',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795954333056012,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'Verified: lamp is on',NULL,NULL,0,0);
-INSERT INTO "run" VALUES(3,3,'pending','toy set','change','{"host":"lb2","name":"lamp","value":"on"}','toy set lb2 lamp on','lb2','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','it is dark',1795954333250982,1795983133263011,NULL,NULL,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb2","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796011933000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb2","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rules":["developers request, owners approve"],"installation":"keyturn","run":3,"reason":"it is dark","not_before":1795954333263011,"nonce":"95bb0c5b1ae8e2ddddefccd462cb464f"}','21a71d444bde00688224e63c4f4755b843563f3b5beb01dc59c726d56f8d55c0',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795954333263011,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(1,2,'succeeded','toy show','check','{"host":"lb1"}','toy show lb1','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795957304129014,NULL,1795957304129014,1795957304323983,NULL,'',0,'[]','[]','{"demands":[],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',NULL,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'2 switches',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(2,7,'succeeded','toy set','change','{"host":"lb1","name":"lamp","value":"on"}','toy set lb1 lamp on','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795957304378982,1795986104563008,1795957304751018,1795957304848020,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb1","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796014904000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb1","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rules":["developers request, owners approve"],"installation":"keyturn","run":2,"reason":"","not_before":1795957304439010,"nonce":"196281b842b9f65b85e99939d31b5ce5"}','f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795957304439010,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'Verified: lamp is on',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(3,3,'pending','toy set','change','{"host":"lb2","name":"lamp","value":"on"}','toy set lb2 lamp on','lb2','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','it is dark',1795957304910019,1795986104951017,NULL,NULL,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb2","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796014904000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb2","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rules":["developers request, owners approve"],"installation":"keyturn","run":3,"reason":"it is dark","not_before":1795957304951017,"nonce":"ae08cd8b0930f8defcc8bb62265789a7"}','3748b2a9e117bf757e1f0c8f152ccdadd70657be6c81538d79efd8a32d2ea3a2',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795957304951017,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'',NULL,NULL,0,0);
 CREATE TABLE saved_view (
 	id INTEGER NOT NULL, 
 	person VARCHAR(64) NOT NULL, 
@@ -557,7 +573,7 @@ CREATE TABLE step (
 	CONSTRAINT pk_step PRIMARY KEY (run, step_number), 
 	CONSTRAINT fk_step_run FOREIGN KEY(run) REFERENCES run (id)
 );
-INSERT INTO "step" VALUES(2,1,'succeeded',1795954333202984,1795954333217990,0,'');
+INSERT INTO "step" VALUES(2,1,'succeeded',1795957304751018,1795957304795998,0,'');
 CREATE TABLE stop (
 	what VARCHAR(16) NOT NULL, 
 	person VARCHAR(64) NOT NULL, 
@@ -638,6 +654,7 @@ CREATE INDEX ix_drift_key_next_at ON drift_key (next_at);
 CREATE INDEX ix_drift_key_run ON drift_key (run);
 CREATE INDEX ix_drift_key_state ON drift_key (state);
 CREATE INDEX ix_ordered_freeze_ends_at ON ordered_freeze (ends_at);
+CREATE INDEX ix_alert_answer_claimed_at ON alert_answer (claimed_at);
 CREATE TRIGGER entry_no_update BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;
 CREATE TRIGGER entry_no_delete BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;
 CREATE TRIGGER tile_no_update BEFORE UPDATE ON tile BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;

@@ -2,9 +2,11 @@
 import type {
   AppHomeOpenedEvent,
   AppMentionEvent,
+  BotMessageEvent,
   GenericMessageEvent,
   LinkSharedEvent,
   MemberJoinedChannelEvent,
+  MessageChangedEvent,
   UserChangeEvent,
 } from "@slack/types";
 import type {
@@ -32,9 +34,11 @@ export type Suggested = BlockOptions | OptionGroups<BlockOptions>;
 
 export type AppHomeOpened = EnvelopedEvent<AppHomeOpenedEvent>;
 export type AppMention = EnvelopedEvent<AppMentionEvent>;
+export type BotMessage = EnvelopedEvent<BotMessageEvent>;
 export type LinkShared = EnvelopedEvent<LinkSharedEvent>;
 export type MemberJoinedChannel = EnvelopedEvent<MemberJoinedChannelEvent>;
 export type Message = EnvelopedEvent<GenericMessageEvent>;
+export type MessageChanged = EnvelopedEvent<MessageChangedEvent>;
 export type UserChange = EnvelopedEvent<UserChangeEvent>;
 
 export type {
