@@ -634,7 +634,7 @@ def replace_decision(tx: Transaction, decision: Decision) -> None:
 
 
 def remove_decisions(tx: Transaction, run: int) -> None:
-    """Remove the decisions on a run whose approvals were taken back; the log keeps them."""
+    """Remove the decisions on a run that was held; the log keeps them."""
     tx.sql.execute(delete(tables.decision).where(tables.decision.c.run == run))
 
 

@@ -141,8 +141,8 @@ def can_stop(policy: Policy | None, run: Run, person: str) -> bool:
 def get_hold_refusal(tx: Transaction, policy: Policy, run: Run, person: str) -> str:
     """Return why a person cannot hold the run, as a sentence; "" if they can.
 
-    A hold takes the approvals back, so it is for approved runs. Their requester and everyone who
-    could approve them may hold them.
+    Approvals count no more after a hold, so it is for approved runs. Their requester and everyone
+    who could approve them may hold them.
     """
     if run.state is not State.QUEUED:
         return (
@@ -151,7 +151,7 @@ def get_hold_refusal(tx: Transaction, policy: Policy, run: Run, person: str) -> 
     if run.parent is not None or run.origin.schedule_id:
         return f"Run {run.id} was approved with another: stop it, or end its schedule."
     if not runs.list_decisions(tx, run.id):
-        return f"Run {run.id} needed no approval that could be taken back: withdraw or stop it."
+        return f"Run {run.id} needed no approval, so it cannot be held: withdraw or stop it."
     if not run.is_requested_for(person) and not can_decide(tx, policy, run, person):
         return f"You can hold run {run.id} only if you requested it or could approve it."
     return ""

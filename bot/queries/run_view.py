@@ -75,7 +75,7 @@ class AllowedActions:
     accept: bool = False
     propose_values: bool = False
     hold: bool = False
-    """Take back the approvals of a run that starts later."""
+    """Hold a run that starts later: it then needs its approvals again."""
     stop: bool = False
     submit: bool = False
     """Request what the plan shows."""

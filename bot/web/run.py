@@ -157,7 +157,7 @@ def _read_start_time(visit: Visit) -> int | None:
 
 @_action("/hold")
 def hold_run(visit: Visit, number: IdPath) -> str:
-    """Take the approvals of a run back before it starts."""
+    """Let an approved run need its approvals again before it starts."""
     visit.service.hold_run(number, person=visit.person, reason=visit.reason)
     return f"/runs/{number}?done=held"
 

@@ -14,7 +14,7 @@ from bot.workflow.requests import shorten_reason
 
 
 def hold_run(context: WorkflowContext, number: int, *, person: str, reason: str) -> Run:
-    """Take the approvals of a run back before its first step is sent.
+    """Let a run need its approvals again, before its first step is sent.
 
     A signature over the plan stays valid for an enrolled host until the plan expires: Keyturn
     sends nothing on it.
