@@ -32,8 +32,9 @@ _POSTGRESQL = ("postgresql+psycopg", "postgresql", "postgres")
 # Each may name where it is instead. The address of a database may have a password.
 _SECRETS = (
     *("slack_bot_token", "slack_app_token", "slack_signing_secret", "oidc_client_secret"),
-    *("collector_token", "database", "migrations"),
+    *("collector_token", "database", "migrations", "scim_token"),
 )
+_MIN_SCIM_TOKEN = 32
 _OIDC_ENDPOINTS = ("oidc_authorization", "oidc_token", "oidc_keys")
 
 
@@ -75,6 +76,7 @@ class Settings(BaseSettings):
     encryption, and a user with the file of the password.
     migrations: the address of the database with a role that may change the schema, if the role
     above may not.
+    scim_token: the token with which an identity provider adds and removes people at /scim/v2.
     """
 
     model_config = SettingsConfigDict(
@@ -133,6 +135,7 @@ class Settings(BaseSettings):
     mail_user: str = ""
     mail_password_file: Path | None = None
     migrations: SecretStr = SecretStr("")
+    scim_token: SecretStr = SecretStr("")
 
     @model_validator(mode="before")
     @classmethod
@@ -251,6 +254,18 @@ class Settings(BaseSettings):
         if self.collector_token.get_secret_value() and not self.collector:
             raise ValueError("KEYTURN_COLLECTOR_TOKEN needs KEYTURN_COLLECTOR: set it too")
         return self
+
+    @field_validator("scim_token")
+    @classmethod
+    def _validate_scim_token(cls, token: SecretStr) -> SecretStr:
+        text = token.get_secret_value()
+        # A header cannot have any other character.
+        if text and not (len(text) >= _MIN_SCIM_TOKEN and text.isascii() and text.isprintable()):
+            raise ValueError(
+                f"must be at least {_MIN_SCIM_TOKEN} ASCII characters: take those that "
+                "`openssl rand -hex 32` prints"
+            )
+        return token
 
     @model_validator(mode="after")
     def _check_distributed_database(self) -> "Settings":

@@ -1262,6 +1262,87 @@ class StepUpRefused(_BySource, kind="step-up refused"):
     method: str
 
 
+# --- people of an identity provider ---
+
+
+class _OfAccount(Event):
+    """About an account of the identity provider, and the person that it is without people.yaml."""
+
+    account: str
+    account_person: PersonId
+    user_name: str
+
+
+class PersonProvisioned(
+    _OfAccount,
+    kind="person provisioned",
+    shown=EventText("{account_person} added by the identity provider", "{user_name}", Tone.INFO),
+):
+    """The identity provider added a person, or made their account active again."""
+
+    external_id: str = ""
+    email: str = ""
+    stay: str
+    is_back: bool = False
+
+
+class ProvisionedPersonChanged(
+    _OfAccount,
+    kind="provisioned person changed",
+    shown=EventText("{account_person} changed by the identity provider", "{user_name}"),
+):
+    """The identity provider changed the name, user name or address of a person."""
+
+    changed: Mapping[str, str]
+
+
+class PersonDeprovisioned(
+    _OfAccount,
+    kind="person deprovisioned",
+    shown=EventText(
+        "{account_person} removed by the identity provider", "{user_name}", Tone.WARNING, "ban"
+    ),
+    revokes="stay",
+):
+    """The identity provider made an account inactive or deleted it: its person has no rights.
+
+    The entries of what ended with it follow.
+    """
+
+    stay: str
+    is_deleted: bool = False
+
+
+class ProvisionedGroupChanged(
+    Event,
+    kind="provisioned group changed",
+    shown=EventText("Group {group} changed by the identity provider", "", Tone.INFO),
+):
+    """The identity provider created, changed or deleted a group, or changed who is in it.
+
+    Members are named by their accounts.
+    """
+
+    group: str
+    group_id: str
+    old_name: str = ""
+    is_new: bool = False
+    is_deleted: bool = False
+    added: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class ClaimedGroupsChanged(
+    _BySource,
+    kind="claimed groups changed",
+    shown=EventText("Groups of {who} by their sign-in changed", "{groups}", Tone.INFO),
+):
+    """The token with which a person signed in names other groups than the one before."""
+
+    issuer: str
+    groups: tuple[str, ...]
+
+
 # --- settings and the installation ---
 
 

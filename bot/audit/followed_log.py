@@ -159,6 +159,16 @@ def find_known_revocation_time(
     return min(ends, default=None)
 
 
+def list_revoked(tx: Transaction, kind: str) -> frozenset[str]:
+    """Return all that entries of this kind revoke, as the log has it, or as it was read last.
+
+    The latter where a transaction only reads.
+    """
+    memory = _FOLLOWERS.get(tx.seen_head)
+    known = follow_log(tx) or (memory.known if memory is not None else LogState())
+    return frozenset(about for each, _, about, _ in known.revocations.values() if each == kind)
+
+
 def check_grant_uses(log_state: LogState | None, since: int, entries: Iterable[Entry]) -> None:
     """Raise LogAlteredError unless *entries* contains every use of a grant since then."""
     if log_state is None:

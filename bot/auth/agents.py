@@ -109,10 +109,7 @@ def count_unended(tx: Transaction) -> int:
 
 def remac_agents(tx: Transaction, new_key: SigningKey) -> None:
     """Give the agents a MAC by a new signing key."""
-    for row in tx.sql.execute(select(_AGENT)).all():
-        if row_mac.is_mac_valid(tx, _AGENT, row):
-            values = {"mac": row_mac.compute_mac(new_key, _AGENT, row)}
-            tx.sql.execute(update(_AGENT).where(_AGENT.c.name == row.name).values(values))
+    row_mac.remac_rows(tx, _AGENT, new_key)
 
 
 def _read_agent(tx: Transaction, row: Any) -> Agent | None:

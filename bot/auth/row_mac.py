@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Table
+from sqlalchemy import Table, select, update
 
 from bot.audit import change_log, events
 from bot.db.database import StoreUnavailable, Transaction
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 _COLUMNS_WITHOUT_MAC = frozenset({"id", "mac"})
 _NAME_LENGTH = 16
 # Which columns name a row and its owner.
-_NAMES, _OWNERS = ("prefix", "token", "name", "size"), ("person", "owner")
+_NAMES, _OWNERS = ("prefix", "token", "name", "size", "user_id", "person"), ("person", "owner")
 # An attacker who writes many rows must not fill the change log.
 _MAX_FORGED_ROWS, _MAX_LOGGED_AT_ONCE = 1000, 20
 
@@ -67,6 +67,15 @@ def is_mac_valid(tx: Transaction, table: Table, row: Any) -> bool:
 def compute_mac(key: SigningKey, table: Table, row: Any) -> str:
     """Return the MAC of a row with this key."""
     return key.create_mac(encode_row(table, row._asdict()))
+
+
+def remac_rows(tx: Transaction, table: Table, new_key: SigningKey) -> None:
+    """Give the rows of a table that Keyturn wrote a MAC by a new signing key."""
+    for row in tx.sql.execute(select(table)).all():
+        if is_mac_valid(tx, table, row):
+            named = [column == getattr(row, column.name) for column in table.primary_key]
+            values = {"mac": compute_mac(new_key, table, row)}
+            tx.sql.execute(update(table).where(*named).values(values))
 
 
 def log_forged_rows(tx: Transaction) -> None:

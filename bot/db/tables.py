@@ -729,3 +729,69 @@ alert_answer = Table(
     Column("posted", String(32)),
     Index(None, "claimed_at"),
 )
+
+# Accounts of the identity provider. user_key: the user name as it is compared, None once the
+# account is deleted; stay: names the time since it was activated; document: what else the provider
+# sent, as JSON. mac: covers the whole row, here and below; see bot.auth.row_mac.
+provisioned_user = Table(
+    "provisioned_user",
+    metadata,
+    Column("user_id", String(36), primary_key=True),
+    Column("person", String(64), nullable=False, unique=True),
+    Column("user_name", String(255), nullable=False),
+    Column("user_key", String(255), unique=True),
+    Column("external_id", String(255), nullable=False),
+    Column("email", String(254), nullable=False),
+    Column("name", String(120), nullable=False),
+    Column("document", Text, nullable=False),
+    Column("is_active", Boolean, nullable=False),
+    Column("stay", String(64), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("changed_at", BigInteger, nullable=False),
+    Column("deleted_at", BigInteger),
+    Column("mac", String(64), nullable=False),
+    Index(None, "external_id"),
+    Index(None, "created_at", "user_id"),
+)
+
+# Groups of the identity provider. group_key: the name as it is compared.
+provisioned_group = Table(
+    "provisioned_group",
+    metadata,
+    Column("group_id", String(36), primary_key=True),
+    Column("name", String(255), nullable=False),
+    Column("group_key", String(255), nullable=False, unique=True),
+    Column("external_id", String(255), nullable=False),
+    Column("created_at", BigInteger, nullable=False),
+    Column("changed_at", BigInteger, nullable=False),
+    Column("mac", String(64), nullable=False),
+    Index(None, "external_id"),
+)
+
+provisioned_member = Table(
+    "provisioned_member",
+    metadata,
+    Column("group_id", String(36), primary_key=True),
+    Column("user_id", String(36), primary_key=True),
+    Column("mac", String(64), nullable=False),
+    Index(None, "user_id"),
+)
+
+# The groups that the token of a person's last sign-in named, as JSON.
+claimed_groups = Table(
+    "claimed_groups",
+    metadata,
+    Column("person", String(64), primary_key=True),
+    Column("issuer", String(255), nullable=False),
+    Column("group_names", Text, nullable=False),
+    Column("read_at", BigInteger, nullable=False),
+    Column("mac", String(64), nullable=False),
+)
+
+# One row: how often any of the four above has changed. A change locks it first.
+provisioning_revision = Table(
+    "provisioning_revision",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),
+)

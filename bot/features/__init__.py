@@ -20,6 +20,7 @@ from bot.features import (
     redundancy,
     runbook_preview,
     schedules,
+    scim,
     setup,
     tickets,
     time_stamps,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from bot.workflow.hooks import WorkflowHooks
 
 FEATURES: Sequence[Feature] = (
+    # Before what depends on who the people are, such as who of them is on duty.
+    scim.FEATURE,
     alerts.FEATURE,
     collector.FEATURE,
     drift.FEATURE,

@@ -8,7 +8,7 @@ from sqlalchemy import delete
 
 from bot.audit import change_log, events, followed_log, verification
 from bot.audit.checkpoints import Checkpoint
-from bot.auth import agents, tokens
+from bot.auth import agents, row_mac, tokens
 from bot.auth.tokens import ApiToken
 from bot.db import tables
 from bot.db.database import Database
@@ -16,6 +16,9 @@ from bot.maintenance import copy_database, restore
 from bot.maintenance.durable import sync_to_disk
 from bot.model import signing
 from bot.model.progress import BeginStage, begin_silent_stage
+
+# People and groups of an identity provider: they are not sent again by themselves.
+OF_PROVIDERS = (tables.provisioned_user, tables.provisioned_group, tables.provisioned_member)
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,11 @@ def rotate_signing_key(
         # Before the log names the new key, because the old one verifies the entries of tokens.
         ended = tokens.remac_tokens(tx, new)
         agents.remac_agents(tx, new)
-        # Calendars are read again with the new key.
-        tx.sql.execute(delete(tables.oncall_reading))
+        for table in OF_PROVIDERS:
+            row_mac.remac_rows(tx, table, new)
+        # Calendars are read again with the new key, and groups of tokens come with a new sign-in.
+        for table in (tables.oncall_reading, tables.claimed_groups):
+            tx.sql.execute(delete(table))
         restore.end_sessions_of_everyone(tx)
         verification.append_key_change(tx, new, witnesses=witnesses, stages=stages)
         # Who has the old key can have stored any snapshot.

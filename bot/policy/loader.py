@@ -67,6 +67,7 @@ _FIELD_FORMATS = {
     "channel": "a channel's id, such as C0123ABCD, from the end of the channel's details",
     "email": "an address, such as dana@example.com",
     "address": "an address that begins with https://",
+    "provisioned": "the id of an account, as the page Policy shows it",
     "factors": "the digest that the page /second-factor shows: 32 hex digits",
     **dict.fromkeys(("name", "area", "areas", "tags", "site", "jump", "vantage"), _NAME_FORMAT),
 }
@@ -359,7 +360,7 @@ def _build_policy(texts: Mapping[str, str], former_names: Collection[FormerName]
     }
     trees = trees_module.build_trees(tree_files, inventory)
     return Policy(
-        organisation.without_unknown_owners(),
+        organisation.with_people(organisation.list_unbound_people()),
         inventory,
         rules,
         freezes,
@@ -370,6 +371,8 @@ def _build_policy(texts: Mapping[str, str], former_names: Collection[FormerName]
         tickets=tickets,
         calendars=calendars,
         warnings=warnings,
+        written=organisation,
+        person_names={one.id: one.name for one in organisation.people.values()},
     )
 
 

@@ -27,6 +27,7 @@ FactorDigest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
 
 
 _MAX_KEY_LINE = 4000
+_UUID = r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$"
 
 
 def _parse_signing_key(line: object) -> PublicKey:
@@ -43,6 +44,12 @@ def _parse_signing_key(line: object) -> PublicKey:
 
 
 SigningKey = Annotated[InstanceOf[PublicKey], BeforeValidator(_parse_signing_key)]
+
+
+ClaimName = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_:/.-]{0,99}$")]
+
+# A group of a provider, by its name there.
+GroupName = Annotated[str, Field(min_length=1, max_length=255), AfterValidator(check_printable)]
 
 
 class SlackAccount(BaseModel):
@@ -77,6 +84,8 @@ class OidcAccount(BaseModel):
     issuer: Issuer
     subject: Annotated[str, Field(min_length=1, max_length=255), AfterValidator(refuse_invisible)]
     """Unique at the issuer, and never reused."""
+    claim: ClaimName = "sub"
+    """The claim of the issuer's tokens that has it."""
 
 
 class Person(BaseModel):
@@ -94,6 +103,54 @@ class Person(BaseModel):
     """The digests of second factors that are accepted without a confirmation."""
     signing_keys: Annotated[Sequence[SigningKey], Field(max_length=10)] = ()
     """The public keys with which the person signs plans, as lines of `.pub` files."""
+    provisioned: Annotated[str, Field(pattern=_UUID)] | None = None
+    """The id of the account with which the identity provider adds and removes this person."""
+
+
+class MisplacedValueError(ValueError):
+    """A value is invalid together with others. path: the keys that lead to it."""
+
+    def __init__(self, message: str, *path: str) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+class Provisioning(BaseModel):
+    """What an identity provider may say of people: the section `provisioning` of people.yaml."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    groups: Mapping[GroupName, Sequence[Name]] = {}
+    """The roles that each group of the provider gives."""
+    never: Sequence[Name] = ("administrator",)
+    """Roles that no group may give: only people.yaml does."""
+    issuer: Issuer | None = None
+    """The OpenID Connect provider with which provisioned people sign in."""
+    subject_claim: ClaimName = "sub"
+    """The claim of its tokens that has the account's externalId."""
+    groups_claim: ClaimName | None = None
+    """The claim of its tokens that names groups, which hold for twelve hours."""
+
+    @model_validator(mode="after")
+    def _check_never(self) -> "Provisioning":
+        for group, roles in self.groups.items():
+            for role in roles:
+                if role in self.never:
+                    raise MisplacedValueError(
+                        f"group {group} may not give the role {role}: write it to the people who "
+                        f"have it, or remove {role} from never",
+                        *("provisioning", "groups", group),
+                    )
+        if self.groups_claim and not self.issuer:
+            raise MisplacedValueError(
+                "groups_claim needs the issuer whose tokens have it: add issuer", "provisioning"
+            )
+        return self
+
+    def get_roles(self, groups: Sequence[str]) -> Sequence[str]:
+        """Return the roles that these groups give, sorted."""
+        given = {role for group in groups for role in self.groups.get(group, ())}
+        return tuple(sorted(given.difference(self.never)))
 
 
 class Area(BaseModel):
@@ -110,14 +167,6 @@ class Area(BaseModel):
     """The agent that checks hosts for alerts in the channel; None to wait for a person."""
 
 
-class MisplacedValueError(ValueError):
-    """A value is invalid together with others. path: the keys that lead to it."""
-
-    def __init__(self, message: str, *path: str) -> None:
-        super().__init__(message)
-        self.path = path
-
-
 class Organisation(BaseModel):
     """All people and areas, in one model because they refer to each other."""
 
@@ -131,11 +180,25 @@ class Organisation(BaseModel):
     """The issuers whose verified e-mail addresses identify a person."""
     verify_user: bool = False
     """Whether each signature must be of a device that asked for a fingerprint or a PIN."""
+    provisioning: Provisioning | None = None
+    """What an identity provider may say of people; None if none may."""
 
     @property
     def held_roles(self) -> frozenset[str]:
-        """Every role that a person has."""
-        return frozenset(role for person in self.people.values() for role in person.roles)
+        """Every role that a person has, or that a group of the provider gives."""
+        mapped = self.provisioning.groups.values() if self.provisioning else ()
+        held = (person.roles for person in self.people.values())
+        return frozenset(role for roles in (*held, *mapped) for role in roles)
+
+    def list_unbound_people(self) -> Mapping[Name, Person]:
+        """Return the people who are in force whatever a provider says."""
+        return {name: one for name, one in self.people.items() if not one.provisioned}
+
+    def with_people(self, people: Mapping[Name, Person]) -> "Organisation":
+        """Return this organisation with these people in force, and owners among them only."""
+        if people == self.people:
+            return self.without_unknown_owners()
+        return self.model_copy(update={"people": people}).without_unknown_owners()
 
     def without_unknown_owners(self) -> "Organisation":
         """Return this organisation without owners of areas that people.yaml does not have."""
@@ -230,9 +293,36 @@ class Organisation(BaseModel):
                 )
         return self
 
-    def find_by_oidc(self, *, issuer: str, subject: str) -> Person | None:
+    @model_validator(mode="after")
+    def _check_provisioned(self) -> "Organisation":
+        known: dict[str, Person] = {}
+        for person in self.people.values():
+            if self.provisioning is None:
+                if person.provisioned:
+                    raise MisplacedValueError(
+                        f"{person.id} has provisioned, and there is no section provisioning: add "
+                        "it, or remove the line",
+                        *("people", person.id, "provisioned"),
+                    )
+                continue
+            if not (person.email or person.provisioned):
+                raise MisplacedValueError(
+                    f"{person.id} needs an email, or provisioned: without either, an account of "
+                    "the provider could be the same human as a second person",
+                    *("people", person.id),
+                )
+            other = known.setdefault(person.provisioned or person.id, person)
+            if other != person:
+                raise MisplacedValueError(
+                    f"the account {person.provisioned} belongs to both {other.id} and "
+                    f"{person.id}: give it to one of them",
+                    *("people", person.id, "provisioned"),
+                )
+        return self
+
+    def find_by_oidc(self, *, issuer: str, subject: str, claim: str = "sub") -> Person | None:
         """Return the person with this OpenID Connect account, or None."""
-        wanted = OidcAccount.model_construct(issuer=issuer, subject=subject)
+        wanted = OidcAccount.model_construct(issuer=issuer, subject=subject, claim=claim)
         return next((one for one in self.people.values() if wanted in one.oidc), None)
 
     def find_by_email(self, *, issuer: str, email: str) -> Person | None:

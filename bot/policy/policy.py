@@ -23,6 +23,7 @@ from bot.policy.freezes import WEEKDAYS, FreezeList, FreezePeriod, OrderedFreeze
 from bot.policy.oncall import NO_DUTIES, ROLE_PREFIX, Duty, DutyCalendar
 from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import PolicyProblem
+from bot.policy.provisioning import ProvisionedPeople, join_people
 from bot.policy.tickets import TicketSystem
 from bot.policy.tree_analysis import TreeAnalysis
 from connectors.inventory import Host, Inventory
@@ -173,8 +174,16 @@ class Policy:
         duties: Mapping[str, Duty] | None = None,
         warnings: Sequence[PolicyProblem] = (),
         named_hosts: cedarpy.Entities | None = None,
+        written: Organisation | None = None,
+        provisioned: ProvisionedPeople | None = None,
+        absent: frozenset[str] = frozenset(),
     ) -> None:
         self.organisation, self.version = organisation, version
+        self.written = written or organisation
+        """People and areas as the files have them."""
+        self.provisioned = provisioned
+        """What an identity provider says of people; None if that was not looked up."""
+        self._absent = absent
         self.inventory = _name_signers(organisation, inventory)
         self.calendars = calendars or {}
         """The calendars of people on duty, by name."""
@@ -386,7 +395,8 @@ class Policy:
         people = {
             name: one for name, one in organisation.people.items() if name not in banned_people
         }
-        if len(people) == len(organisation.people):
+        absent = self._absent.union(banned_people)
+        if len(people) == len(organisation.people) and absent == self._absent:
             return self
         areas = {
             name: area.model_copy(
@@ -395,7 +405,30 @@ class Policy:
             for name, area in organisation.areas.items()
         }
         remaining = organisation.model_copy(update={"people": people, "areas": areas})
-        return self._copy(organisation=remaining)
+        return self._copy(organisation=remaining, absent=absent)
+
+    def with_provisioned_people(self, provisioned: ProvisionedPeople) -> "Policy":
+        """Return this policy with what an identity provider says of people now.
+
+        Banned people stay absent.
+        """
+        if self.provisioned == provisioned:
+            return self
+        return self._keep_copy("provisioned", provisioned, self._join_people)
+
+    def _join_people(self, provisioned: ProvisionedPeople) -> "Policy":
+        joined = join_people(self.written, provisioned).people
+        people = {name: one for name, one in joined.items() if name not in self._absent}
+        accounts = {one.person: one.name for one in provisioned.users}
+        names = {
+            **provisioned.former_names,
+            **accounts,
+            **{one.id: one.name for one in (*self.written.people.values(), *joined.values())},
+        }
+        if self.duties:
+            people = self._give_duty_roles(people, self.duties)
+        organisation = self.written.with_people(people)
+        return self._copy(organisation=organisation, provisioned=provisioned, person_names=names)
 
     def with_margins(self, read_margin: ReadMargin) -> "Policy":
         """Return this policy with what reads the margin that a run leaves."""
@@ -408,14 +441,19 @@ class Policy:
         return self._keep_copy("duties", duties, self._add_duties)
 
     def _add_duties(self, duties: Mapping[str, Duty]) -> "Policy":
-        people = {
+        people = self._give_duty_roles(self.organisation.people, duties)
+        organisation = self.organisation.model_copy(update={"people": people})
+        return self._copy(organisation=organisation, duties=duties)
+
+    def _give_duty_roles(
+        self, people: Mapping[str, Person], duties: Mapping[str, Duty]
+    ) -> dict[str, Person]:
+        return {
             name: one
             if (roles := self._list_roles(one, duties)) == tuple(one.roles)
             else one.model_copy(update={"roles": roles})
-            for name, one in self.organisation.people.items()
+            for name, one in people.items()
         }
-        organisation = self.organisation.model_copy(update={"people": people})
-        return self._copy(organisation=organisation, duties=duties)
 
     def with_ordered_freezes(self, ordered: Sequence[OrderedFreeze]) -> "Policy":
         """Return this policy with these freezes besides its own, and no other ordered ones."""
@@ -526,6 +564,9 @@ class Policy:
             "calendars": self.calendars,
             "duties": self.duties,
             "warnings": self.warnings,
+            "written": self.written,
+            "provisioned": self.provisioned,
+            "absent": self._absent,
             # They depend on the inventory alone.
             "named_hosts": None if "inventory" in changes else self._named_hosts,
         }

@@ -8,6 +8,7 @@ from bot.db import stops
 from bot.db.database import Database, StoreUnavailable
 from bot.model.times import to_datetime
 from bot.policy import Organisation, Person, Policy, PolicySource
+from bot.queries.policy_facts import PolicyWithFacts
 
 # How old the list of bans may be in web, Slack and API; the gate reads the table.
 _CACHE_SECONDS = 2.0
@@ -42,6 +43,11 @@ class PolicyWithoutBanned:
     def get_policy_with_banned(self) -> Policy:
         """Return the policy including banned people. Raises NoPolicyError."""
         return self._policies.get_policy()
+
+    def forget_facts(self) -> None:
+        """Read what features know again at the next use: some of it has changed just now."""
+        if isinstance(self._policies, PolicyWithFacts):
+            self._policies.forget_facts()
 
     def forget_banned_people(self) -> None:
         """Read the bans again at the next use: one was added or lifted just now."""

@@ -23,6 +23,8 @@ class PolicyFacts:
     """Returns the policy with the facts of now, or those by which a run is judged."""
     is_lasting: bool = False
     """Whether they stay the same as long as the policy does."""
+    max_age_seconds: float = _CACHE_SECONDS
+    """How old they may be in web, Slack and API."""
 
 
 def apply_facts(
@@ -54,6 +56,11 @@ class PolicyWithFacts:
         self._cached: tuple[Policy, Policy] | None = None
         self._read_at = 0.0
 
+    def forget_facts(self) -> None:
+        """Read the facts again at the next use: one has changed just now."""
+        with self._lock:
+            self._read_at = float("-inf")
+
     def get_policy(self) -> Policy:
         """Return the policy. Raises NoPolicyError."""
         policy, began = self._policies.get_policy(), self._clock()
@@ -61,10 +68,11 @@ class PolicyWithFacts:
         if not wanted:
             return policy
         are_lasting = all(one.is_lasting for one in wanted)
+        max_age = min(one.max_age_seconds for one in wanted)
         with self._lock:
             known = self._cached[1] if self._cached and self._cached[0] is policy else None
             age = began - self._read_at
-            if known is not None and (are_lasting or age < _CACHE_SECONDS):
+            if known is not None and (are_lasting or age < max_age):
                 return known
         try:
             with self._database.reading() as tx:

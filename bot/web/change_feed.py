@@ -22,6 +22,8 @@ _MAX_COUNT_SECONDS = 60.0
 # A new count waits for so many times as long as the last one took: thousands of pending runs that
 # change all the time leave the processor to other requests.
 _REST_FACTOR = 20
+# How often open pages look whether their readers are still in the policy.
+PEOPLE_SECONDS = 0.25
 # How many lists all open pages together may load again in a second.
 _RELOADS_PER_SECOND = 10
 
@@ -68,6 +70,8 @@ class ChangeFeed:
     _known: frozenset[Follower] = frozenset()
     _read_at: float = float("-inf")
     _checked_at: float = float("-inf")
+    _policy: Policy | None = None
+    _policy_at: float = float("-inf")
     _counted: tuple[Policy, str] | None = None
     _counted_at: float = float("-inf")
     _count_again_at: float = float("-inf")
@@ -95,6 +99,16 @@ class ChangeFeed:
                 self._state = await to_thread.run_sync(self._read_state, followers)
                 self._known, self._read_at = followers, self.clock()
             return self._state
+
+    async def has_left(self, person: str) -> bool:
+        """Return whether a person is no longer in the policy, as of a moment ago.
+
+        Asked for each open page, and read once for all. Raises as read().
+        """
+        if self._policy is None or self.clock() - self._policy_at >= PEOPLE_SECONDS:
+            self._policy_at = self.clock()
+            self._policy = await to_thread.run_sync(self.policies.get_policy)
+        return self._policy.find_person(person) is None
 
     def _read_state(self, followers: frozenset[Follower]) -> FeedState:
         policy = self.policies.get_policy()

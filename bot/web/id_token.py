@@ -124,6 +124,10 @@ def find_person_of_claims(
             user=_get_text_claim(claims, _USER),
         )
     person = organisation.find_by_oidc(issuer=issuer, subject=_get_text_claim(claims, "sub"))
+    if person is None and organisation.provisioning:
+        claim = organisation.provisioning.subject_claim
+        subject = _get_text_claim(claims, claim)
+        person = organisation.find_by_oidc(issuer=issuer, subject=subject, claim=claim)
     if person is None and claims.get("email_verified") is True:
         person = organisation.find_by_email(issuer=issuer, email=_get_text_claim(claims, "email"))
     return person

@@ -1,5 +1,8 @@
 """Sign in by a one-time link, and sign out."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import RedirectResponse
 
@@ -7,6 +10,7 @@ from bot.audit import change_log, events, refusals
 from bot.auth import sessions
 from bot.db.database import Transaction
 from bot.model.text import escape_to_one_line
+from bot.policy import Policy
 from bot.web import errors, redirects
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.redirects import TargetPageQuery
@@ -60,11 +64,20 @@ def sign_in_by_link(
 
 
 def begin_session_of_person(
-    request: Request, deps: WebDependencies, person: str, *, method: str, to: str
+    request: Request,
+    deps: WebDependencies,
+    policy: Policy,
+    person: str,
+    claims: Mapping[str, Any],
+    *,
+    to: str,
 ) -> Response:
-    """Begin a session of a person whom an identity provider has authenticated."""
+    """Begin a session of a person whom an identity provider has authenticated by these claims."""
     with deps.database.transaction() as tx:
-        session = _create_session(tx, request, deps, person, method=method)
+        for pages in deps.pages:
+            if pages.record_claims is not None:
+                pages.record_claims(tx, policy, person, claims)
+        session = _create_session(tx, request, deps, person, method="oidc")
     return _redirect_signed_in(request, deps, session, to)
 
 

@@ -152,7 +152,7 @@ def _sign_in_person(
     )
     known = found and policy.find_person(found.id)
     if known:
-        return begin_session_of_person(request, deps, known.id, method="oidc", to=target_page)
+        return begin_session_of_person(request, deps, policy, known.id, claims, to=target_page)
     notice = describe_ban(
         deps.policies,
         deps.database,

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
@@ -53,6 +54,10 @@ class PageSection:
     """Returns what its template draws; nothing for no section."""
 
 
+RecordClaims = Callable[[Transaction, Policy, str, Mapping[str, Any]], None]
+"""Records what a person's verified ID token says: policy, person, claims."""
+
+
 @dataclass(frozen=True)
 class Pages:
     """The pages of a feature."""
@@ -64,6 +69,8 @@ class Pages:
     sections: Sequence[PageSection] = ()
     build_tiles: Callable[[Transaction], Sequence[HomeTile]] | None = None
     """Returns what Home shows, from what its reader may view."""
+    record_claims: RecordClaims | None = None
+    """Is called in the transaction in which a person signs in with an identity provider."""
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from bot.db.runs import NoSuchRun
 from bot.model.text import escape_control
 from bot.policy import NoPolicyError
 from bot.web.auth import NotSignedInError, PassiveUser, User, check_still_signed_in
-from bot.web.change_feed import ChangeFeed, Follower
+from bot.web.change_feed import PEOPLE_SECONDS, ChangeFeed, Follower
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import render_fanout, render_host_rows
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits
@@ -158,7 +158,7 @@ async def _stream_changes(
     deps: WebDependencies, user: User, reader: _ChangeReader, pause: float
 ) -> AsyncGenerator[bytes]:
     with reader.feed.follow(reader.follower):
-        async with aclosing(_stream_events(deps, user, reader, pause)) as events:
+        async with aclosing(_stream_events(deps, user, reader, reader.feed, pause)) as events:
             async for event in events:
                 yield event
 
@@ -183,7 +183,8 @@ async def stream_run(
     await cache.get_progress(deps.database, number, deps.stream_slots.limits.poll_seconds)
     reader = _RunReader(request, deps, number, StreamReader(since))
     pause = deps.stream_slots.limits.poll_seconds
-    return _respond_with_stream(request, deps, _stream_events(deps, user, reader, pause))
+    feed: ChangeFeed = request.app.state.change_feed
+    return _respond_with_stream(request, deps, _stream_events(deps, user, reader, feed, pause))
 
 
 def _respond_with_stream(
@@ -280,8 +281,25 @@ class _RunReader:
         _require_view(self.deps, check_still_signed_in(self.request), self.run_id)
 
 
+async def _wait(feed: ChangeFeed, user: User, pause: float) -> None:
+    """Wait until the next read; raise NotSignedInError as soon as the reader has left."""
+    if pause < PEOPLE_SECONDS:
+        await asyncio.sleep(pause)
+        return
+    loop = asyncio.get_running_loop()
+    ends_at = loop.time() + pause
+    while (left := ends_at - loop.time()) > 0:
+        await asyncio.sleep(min(left, PEOPLE_SECONDS))
+        if await feed.has_left(user.id):
+            raise NotSignedInError("You are no longer in the policy.")
+
+
 async def _stream_events(
-    deps: WebDependencies, user: User, reader: _ChangeReader | _RunReader, pause: float
+    deps: WebDependencies,
+    user: User,
+    reader: _ChangeReader | _RunReader,
+    feed: ChangeFeed,
+    pause: float,
 ) -> AsyncGenerator[bytes]:
     """Yield the events of a reader until they end. pause: seconds between two reads."""
     limits, clock = deps.stream_slots.limits, asyncio.get_running_loop().time
@@ -298,7 +316,7 @@ async def _stream_events(
                     yield event
                 if reader.has_ended:
                     return
-                await asyncio.sleep(pause)
+                await _wait(feed, user, pause)
     except (NotSignedInError, NoSuchRun):
         yield _encode_event(_ACCESS_ENDED, "")
     except NoFreeSlotError:

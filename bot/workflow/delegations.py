@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bot.audit import change_log, events
+from bot.audit.event_type import Event
 from bot.db import delegations
 from bot.db.database import Transaction
 from bot.db.delegations import Delegation
@@ -95,7 +96,27 @@ def _log_delegation(
     person: str,
     source: str,
 ) -> None:
-    event = event_type(
+    change_log.append_entry(tx, _build_event(event_type, delegation, source), person=person)
+
+
+def end_delegations_of(tx: Transaction, person: str, source: str) -> list[Event]:
+    """End the delegations by and to a person; return what to log.
+
+    The caller logs it, once it has locked everything else.
+    """
+    active = delegations.list_active_delegations_of(tx, person)
+    for one in sorted(active, key=lambda each: each.id):
+        delegations.lock_delegation(tx, one.id)
+        delegations.revoke_delegation(tx, one.id)
+    return [_build_event(events.DelegationRevoked, one, source) for one in active]
+
+
+def _build_event(
+    event_type: type[events.DelegationCreated | events.DelegationRevoked],
+    delegation: Delegation,
+    source: str,
+) -> Event:
+    return event_type(
         delegation=delegation.id,
         delegator=delegation.delegator,
         delegate=delegation.delegate,
@@ -104,4 +125,3 @@ def _log_delegation(
         source=source,
         reason=delegation.reason,
     )
-    change_log.append_entry(tx, event, person=person)

@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from typing import Literal, get_args, get_origin
 
 from bot.audit import change_log, events
+from bot.audit.event_type import Event
 from bot.audit.grant_evidence import has_all_uses_counted, is_grant_logged
 from bot.db import grants
 from bot.db.database import Transaction
@@ -169,7 +170,25 @@ def _log_grant(
     person: str,
     source: str,
 ) -> None:
-    event = event_type(
+    change_log.append_entry(tx, _build_event(event_type, grant, source), person=person)
+
+
+def revoke_grants_of(tx: Transaction, person: str, source: str) -> list[Event]:
+    """Revoke the grants by and to a person; return what to log.
+
+    The caller logs it, once it has locked everything else.
+    """
+    active = sorted(grants.list_newest_active_grants(tx, person), key=lambda one: one.id)
+    for one in active:
+        grants.lock_grant(tx, one.id)
+        grants.revoke_grant(tx, one.id)
+    return [_build_event(events.GrantRevoked, one, source) for one in active]
+
+
+def _build_event(
+    event_type: type[events.GrantCreated | events.GrantRevoked], grant: Grant, source: str
+) -> Event:
+    return event_type(
         grant=grant.id,
         granted_by=grant.granted_by,
         granted_to=grant.person,
@@ -179,7 +198,6 @@ def _log_grant(
         source=source,
         reason=grant.reason,
     )
-    change_log.append_entry(tx, event, person=person)
 
 
 def choose_grant(

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from bot.audit import change_log, events, followed_log
+from bot.audit.event_type import Event
 from bot.auth import tokens
 from bot.auth.tokens import MAX_DAYS, SCOPES, ApiToken, NoSuchTokenError
 from bot.db.database import Transaction
@@ -109,7 +110,28 @@ def log_token(
     days: int | None = None,
 ) -> None:
     """Log what happened to a token. person: who acted; "" on the command line."""
-    event = event_type(
+    event = _build_event(event_type, token, source, days)
+    change_log.append_entry(tx, event, person=person)
+
+
+def revoke_tokens_of(tx: Transaction, person: str, source: str) -> list[Event]:
+    """Revoke all tokens of a person, and those of agents for them; return what to log.
+
+    The caller logs it, once it has locked everything else.
+    """
+    active = [one for one in tokens.list_tokens(tx, person) if one.is_active(tx.now)]
+    for token in active:
+        tokens.revoke_token(tx, token.id)
+    return [_build_event(events.TokenRevoked, one, source) for one in active]
+
+
+def _build_event(
+    event_type: type[events.TokenCreated | events.TokenConfirmed | events.TokenRevoked],
+    token: ApiToken,
+    source: str,
+    days: int | None = None,
+) -> Event:
+    return event_type(
         owner=token.person,
         token=token.prefix,
         scopes=tuple(token.scopes),
@@ -118,4 +140,3 @@ def log_token(
         source=source,
         behalf=token.behalf,
     )
-    change_log.append_entry(tx, event, person=person)

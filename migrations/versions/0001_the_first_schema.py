@@ -593,6 +593,65 @@ def upgrade() -> None:
     with op.batch_alter_table('alert_answer', schema=None) as batch_op:
         batch_op.create_index(batch_op.f('ix_alert_answer_claimed_at'), ['claimed_at'], unique=False)
 
+    op.create_table('provisioned_user',
+    sa.Column('user_id', sa.String(length=36), nullable=False),
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('user_name', sa.String(length=255), nullable=False),
+    sa.Column('user_key', sa.String(length=255), nullable=True),
+    sa.Column('external_id', sa.String(length=255), nullable=False),
+    sa.Column('email', sa.String(length=254), nullable=False),
+    sa.Column('name', sa.String(length=120), nullable=False),
+    sa.Column('document', sa.Text(), nullable=False),
+    sa.Column('is_active', sa.Boolean(), nullable=False),
+    sa.Column('stay', sa.String(length=64), nullable=False),
+    sa.Column('created_at', sa.BigInteger(), nullable=False),
+    sa.Column('changed_at', sa.BigInteger(), nullable=False),
+    sa.Column('deleted_at', sa.BigInteger(), nullable=True),
+    sa.Column('mac', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('user_id', name=op.f('pk_provisioned_user')),
+    sa.UniqueConstraint('person', name=op.f('uq_provisioned_user_person')),
+    sa.UniqueConstraint('user_key', name=op.f('uq_provisioned_user_user_key'))
+    )
+    with op.batch_alter_table('provisioned_user', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_provisioned_user_created_at_user_id'), ['created_at', 'user_id'], unique=False)
+        batch_op.create_index(batch_op.f('ix_provisioned_user_external_id'), ['external_id'], unique=False)
+
+    op.create_table('provisioned_group',
+    sa.Column('group_id', sa.String(length=36), nullable=False),
+    sa.Column('name', sa.String(length=255), nullable=False),
+    sa.Column('group_key', sa.String(length=255), nullable=False),
+    sa.Column('external_id', sa.String(length=255), nullable=False),
+    sa.Column('created_at', sa.BigInteger(), nullable=False),
+    sa.Column('changed_at', sa.BigInteger(), nullable=False),
+    sa.Column('mac', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('group_id', name=op.f('pk_provisioned_group')),
+    sa.UniqueConstraint('group_key', name=op.f('uq_provisioned_group_group_key'))
+    )
+    with op.batch_alter_table('provisioned_group', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_provisioned_group_external_id'), ['external_id'], unique=False)
+
+    op.create_table('provisioned_member',
+    sa.Column('group_id', sa.String(length=36), nullable=False),
+    sa.Column('user_id', sa.String(length=36), nullable=False),
+    sa.Column('mac', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('group_id', 'user_id', name=op.f('pk_provisioned_member'))
+    )
+    with op.batch_alter_table('provisioned_member', schema=None) as batch_op:
+        batch_op.create_index(batch_op.f('ix_provisioned_member_user_id'), ['user_id'], unique=False)
+
+    op.create_table('claimed_groups',
+    sa.Column('person', sa.String(length=64), nullable=False),
+    sa.Column('issuer', sa.String(length=255), nullable=False),
+    sa.Column('group_names', sa.Text(), nullable=False),
+    sa.Column('read_at', sa.BigInteger(), nullable=False),
+    sa.Column('mac', sa.String(length=64), nullable=False),
+    sa.PrimaryKeyConstraint('person', name=op.f('pk_claimed_groups'))
+    )
+    op.create_table('provisioning_revision',
+    sa.Column('id', sa.Integer(), autoincrement=False, nullable=False),
+    sa.Column('revision', sa.BigInteger(), nullable=False),
+    sa.PrimaryKeyConstraint('id', name=op.f('pk_provisioning_revision'))
+    )
     _refuse_all_but_insert()
     _clean_runs_early()
     _create_procrastinate_tables()

@@ -75,6 +75,14 @@ CREATE TABLE break_glass (
 	CONSTRAINT pk_break_glass PRIMARY KEY (run), 
 	CONSTRAINT fk_break_glass_run FOREIGN KEY(run) REFERENCES run (id)
 );
+CREATE TABLE claimed_groups (
+	person VARCHAR(64) NOT NULL, 
+	issuer VARCHAR(255) NOT NULL, 
+	group_names TEXT NOT NULL, 
+	read_at BIGINT NOT NULL, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_claimed_groups PRIMARY KEY (person)
+);
 CREATE TABLE cosignature (
 	size INTEGER NOT NULL, 
 	witness VARCHAR(200) NOT NULL, 
@@ -95,7 +103,7 @@ CREATE TABLE decision (
 	CONSTRAINT pk_decision PRIMARY KEY (run, person), 
 	CONSTRAINT fk_decision_run FOREIGN KEY(run) REFERENCES run (id)
 );
-INSERT INTO "decision" VALUES(2,'olga',1,'f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d',1795957304563008,'','','','',NULL);
+INSERT INTO "decision" VALUES(2,'olga',1,'70a43f6208c7db56e031022b7dd41ea7da089a791e75c006775c6ec37f2197d3',1795957683443995,'','','','',NULL);
 CREATE TABLE delegation (
 	id INTEGER NOT NULL, 
 	delegator VARCHAR(64) NOT NULL, 
@@ -154,89 +162,89 @@ CREATE TABLE entry (
 	note TEXT, 
 	CONSTRAINT pk_entry PRIMARY KEY (seq)
 );
-INSERT INTO "entry" VALUES(1,1795957303389006,'key',NULL,'','','{"public":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c"}','8ec119821069f6593a122c35b49a54aca792401ecf04d0c45a301ef398b53650','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(1,1795957683032008,'key',NULL,'','','{"public":"ea4a6c63e29c520abef5507b132ec5f9954776aebebe7b92421eea691446d22c"}','8e0178b5116db0a13287aa356786c6ffd387e811c633df93135d0d01484a3f96','keyturn/ea4a6c63e29c520a
 1
-jsEZghBp9lk6Eiw1tJpUrKeSQB7PBNDEWjAe85i1NlA=
+jgF4tRFtsKEyh6o1Z4bG/9OH6BHGM9+TE10NAUhKP5Y=
 
-— keyturn/ea4a6c63e29c520a 3mW8Fe0QfYdChh8k/RgNpUtIw3xuKR4fQxzYCxniM+b3uDhyaweMWkVqKHLkhcay6rum7kG9fyjb5SGe738mQ7gbkwo=
+— keyturn/ea4a6c63e29c520a 3mW8FSx3mf/4l19h7k3eJr/gRtcD3lbJ5ikidbdlqq3BpBhClk//PUNJoseyPKfmX6Oq9KfCSEDNeWvgoSl7UrOFKQc=
 ');
-INSERT INTO "entry" VALUES(2,1795957304129014,'requested',1,'dora','lb1','{"request":"toy show lb1","runbook":"toy show","source":"web","values":{"host":"lb1"}}','1d84d8f433d49d17f4214cb228ac77a9fb795300e29b878818ab7e4bf7d6a3a0','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(2,1795957683243996,'requested',1,'dora','lb1','{"request":"toy show lb1","runbook":"toy show","source":"web","values":{"host":"lb1"}}','6110b09b148073851fb45e666ac7a7c4fe312cc63b9b19500eb6c12ce5bffb2a','keyturn/ea4a6c63e29c520a
 2
-pOZcBx4uNuNHi/aZBYHw9Rg0r84rgxiEFs1Erbq/baY=
+tgx86YzWSw6+xjL8hXXiLU6i+F7jUu+JmXu7o2AFhlY=
 
-— keyturn/ea4a6c63e29c520a 3mW8Fe/jDCjEiI8d2B+KcB4BFZQ2UneNyh0DJH2wv9qmYawtN7veu+TeAUNMP11mI4HQozZSGp4pId3uQi6FxGiqZwA=
+— keyturn/ea4a6c63e29c520a 3mW8FVDa28a+CkjxCFI/Ih5eX/6inInEquZbYmLyRtjPbke1tOUBo8UpPfA8op4AnnMQNR1+w38GRf4gQfYO5xinLQw=
 ');
-INSERT INTO "entry" VALUES(3,1795957304323983,'succeeded',1,'','lb1','{"healthy":true,"output_sha256":"d4f3395e36a3e08d85daed11955dc0d6e80046f9fd1b74d2bdecb196be050c64","summary":"2 switches"}','c1c1b56acdc55d76853757468200b3b35b42ea3ecf06244190a229f25cc6962e','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(3,1795957683288011,'succeeded',1,'','lb1','{"healthy":true,"output_sha256":"48aa05e3460cfc231a525e772400c80ff6e126711ba4932f04ba906ecda82eb5","summary":"2 switches"}','9a67ca13f90012742266c5b5d91dde4c97611da929123291897631616bad9d8c','keyturn/ea4a6c63e29c520a
 3
-rxTBqQV36zgpWgkJAaKVBEFZA426xVAoAM3JECiqqXg=
+H0acpsI6VS9rx3ZX6vY/I7XCJJUj0LvoAK4ZliZEuF8=
 
-— keyturn/ea4a6c63e29c520a 3mW8FU5sRqO6xMmCX+j0RLKTliECtS2TpNqHhl0mk7/ossdnTfBUEhMvUQV2li1lQmZTJKht0981bWCBpG2t3b58YAg=
+— keyturn/ea4a6c63e29c520a 3mW8FRn4m9AcZPqSmFlOzOZDFdaqp6UqeZOiLw1ez9EB4U9yddcW/VZiQkqWLa1+yhaADYlx6h6l/IMJtl7xuUokEQ0=
 ');
-INSERT INTO "entry" VALUES(4,1795957304378982,'requested',2,'dora','lb1','{"request":"toy set lb1 lamp on","runbook":"toy set","source":"web","values":{"host":"lb1","name":"lamp","value":"on"}}','21bad9cfaec1b4a88c31908ca187713b7e54e365c59e6f3f48b6624c27354c5b','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(4,1795957683308007,'requested',2,'dora','lb1','{"request":"toy set lb1 lamp on","runbook":"toy set","source":"web","values":{"host":"lb1","name":"lamp","value":"on"}}','c682bbf04ffcabdc7a8757aca5fd934eaf20c13530d345c40c598e28bf79f426','keyturn/ea4a6c63e29c520a
 4
-tGBrzfG5BDPYe9/jSjSCEpZWKu+TnQmDJdj5vCNv3+Q=
+HIxLVt3164LAd4Vw0yG7V3eHdXovHRh4RFnXxkFUbtg=
 
-— keyturn/ea4a6c63e29c520a 3mW8FRRIOPz6i3rjnoQSwjBqRe05PUscpeZvLNSdXgtLgeXzj/mBiCK/t1+mnXv69CsrvcIT8EoSv1mh7FL0fliQKgM=
+— keyturn/ea4a6c63e29c520a 3mW8FQMDtBoUAXbmLOdgM64Y4R326FLE8xL9l1PsOS9NH4Csq8YWWOJExxy31cDhSSJ71v53IJ/fNIjQ2wMYdP07xQc=
 ');
-INSERT INTO "entry" VALUES(5,1795957304439010,'planned',2,'','lb1','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 2","requested-by dora","reason","runbook toy set","runbook-version 313c97d9cc64","field host","value lb1","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rule developers request, owners approve","not-before 1795957304","expires 1796014904","nonce 196281b842b9f65b85e99939d31b5ce5","host lb1 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','d7713092b43d7e030f1b6b69bfb4bd1c9837760e315c5164f982331c24d7bea9','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(5,1795957683324020,'planned',2,'','lb1','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"70a43f6208c7db56e031022b7dd41ea7da089a791e75c006775c6ec37f2197d3","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 2","requested-by dora","reason","runbook toy set","runbook-version 313c97d9cc64","field host","value lb1","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rule developers request, owners approve","not-before 1795957683","expires 1796015283","nonce 3501144f7171da05e1b1f0dc57c67ca9","host lb1 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','3443817e89b55e001bcbfc2d033b41ccbf42bed3c731c76e2fafe20725084634','keyturn/ea4a6c63e29c520a
 5
-I3m4vxQPBi+8HwhNWCaYzaW0g8U4jW6nV4e0eRuiSts=
+Y7yMzgLpMcXgJaUTj5pilkI3aenbSPF1JVwYerODN/4=
 
-— keyturn/ea4a6c63e29c520a 3mW8FdZpvUstLP064z7fDy9UQNQmwuACWxmnbSobp9cGfGzA/DPeswcjAqhEQFadP60KGfoUcXxS2IWpNu0WIdX8hAY=
+— keyturn/ea4a6c63e29c520a 3mW8FfBkkKEqcRUA/Dqd0vUQrY4e23h/heCjlUnvNUR2OmFDBdz6Jb7CiGrN+mRCIRnr7lNEuT0q+kck5qYZhQcnkQc=
 ');
-INSERT INTO "entry" VALUES(6,1795957304563008,'approved',2,'olga','lb1','{"digest":"f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d"}','acb26f2a105c7aee510ce1d7f65f98b22e6f9cdb910bb1f84acb0a61dc9cb5e0','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(6,1795957683443995,'approved',2,'olga','lb1','{"digest":"70a43f6208c7db56e031022b7dd41ea7da089a791e75c006775c6ec37f2197d3"}','5572efc24683b7b659c2c5491ef366f7bd743a2c87426fa5e00b5f8816e14b3c','keyturn/ea4a6c63e29c520a
 6
-n+hnCSFYbrQD7AeEEYuaBGzi/mK7ZQdkWZWC/eTuT+U=
+ufU22D3FUAhTZqdvDBKJ/ZmpCmgF4BqSBQa172WyY7k=
 
-— keyturn/ea4a6c63e29c520a 3mW8FVnhbtGj9sGLuopNoFGsqM4XvL1VHzKiOm+eByxwAeDoQ/8ucl3sjsTRgaq0CxueUlMvsUot/zgV9TEuHC1iZA4=
+— keyturn/ea4a6c63e29c520a 3mW8Fa76C7SxRlcysRvsV2ipXgqAFhVqdHLXeQcfx4nes8sGhT6NfHhQ0U0SQUw+Z4DGIYSDfl89YDZGzMLA/M4JnA0=
 ');
-INSERT INTO "entry" VALUES(7,1795957304659004,'claimed',2,'','lb1','{"fence":1,"worker":"vm 14747 3a8eae53"}','1bf9850f3ff289640f5d72a504fe053b1d2caaadc8e8ffa50c815c9ba14055b9','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(7,1795957683482015,'claimed',2,'','lb1','{"fence":1,"worker":"vm 31787 53116da2"}','4180757acf3dc8349c7278b81971d3a5fffb041f9f40f2f83d04eda9f3800255','keyturn/ea4a6c63e29c520a
 7
-hp1paA2aQ2X+X0xtNvBxlW3NjXavnP4h8NgR/DTaw2A=
+Y9Nh+SqTCSaei5r6kPfwdg3ayPKll8ZiH1yszup8bbY=
 
-— keyturn/ea4a6c63e29c520a 3mW8FXfSEDxpKsyIHfH2dnemsJPp+Ysj/Q2Z4brzNESjH+Dup9bC6A5+fGoRofoN4GuQ4ke3kMETVdp9t1fom9jfuQc=
+— keyturn/ea4a6c63e29c520a 3mW8FfZgNhfQLBIydnd0uEDkxiOOiArpkOn7nh9ksk5TeYS4k7jM/EirhCi5K7m8uqDO9iWrxgxssTzikVtOjla1bgk=
 ');
-INSERT INTO "entry" VALUES(8,1795957304751018,'started',2,'','lb1','{"digest":"f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d"}','9681950303e84a344f9b2a0666cf81aa2986619ac5cb0d10fffde954a86db75a','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(8,1795957683567994,'started',2,'','lb1','{"digest":"70a43f6208c7db56e031022b7dd41ea7da089a791e75c006775c6ec37f2197d3"}','0b470805a2898127ed8c4afab6125d623070d055c44e70903f7c3101e4791826','keyturn/ea4a6c63e29c520a
 8
-gK3BY5NtVFfkyS9BkfXc1i7rOdJ0WsK1zVw4ed4rsL4=
+Xemu91vW0u9Wn9PlpJGFaIEYa6Z+z+z954Wco7Y6LhI=
 
-— keyturn/ea4a6c63e29c520a 3mW8FSLFWKmqWL76nUIqd6tTQ/IYY819qNGDHKfe8DInqMCQpjgMn+N4FPhl3Br73BXM99iYc0PAQzfSJEyjh5vmJAo=
+— keyturn/ea4a6c63e29c520a 3mW8FZ8nQDSErHH6rkpcJRpel6sdR+ZquUWALGZoTRDLR/RTiwWSbzIhRcSbP1/DgOXyrEceawLJFOQrgW8noZSfsw0=
 ');
-INSERT INTO "entry" VALUES(9,1795957304751018,'step sending',2,'','lb1','{"command":"set lamp on","step":1,"title":"Set lamp to on"}','0e1dfdca9b78e0b47ea371debd1853a50624fe13cd397f336b8872996385e1ec','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(9,1795957683567994,'step sending',2,'','lb1','{"command":"set lamp on","step":1,"title":"Set lamp to on"}','ee008e3f46400966df9c1e1688473570e1d83b7654d95a115308691faf35e06a','keyturn/ea4a6c63e29c520a
 9
-7OmcHP/7XArAUkfktJUNki756e/rrK8eC5/e/kuFZmQ=
+bnomZjziVbGAumQHxEyZmrfkuIAyS459T05f8EPBHEQ=
 
-— keyturn/ea4a6c63e29c520a 3mW8FbBvgWguqoQkYzLkF0oA6D5xk9S1CVos+fltjie982ACjSE0ktRnCp8kZGQAizNe8rsf8wuhZFiOlDFcJUlspws=
+— keyturn/ea4a6c63e29c520a 3mW8FU9wZiPpHETbvX65BofcN1Y7VSALdmXyReB/sYxRaGTdsQXAu8B0V78TAr/UAeNJcedtUbJzlSPLT4Ks0aHtGQI=
 ');
-INSERT INTO "entry" VALUES(10,1795957304795998,'step succeeded',2,'','lb1','{"exit_status":0,"output_sha256":"d8628c65da8d14095f17d894b6a2e16dcf86f118bfba6cfdcfab8f6c18511b47","step":1}','4701b9bcab454688bf00b82e1c42ebccca31cce1bb2ed401ed4302220d0af7a3','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(10,1795957683604002,'step succeeded',2,'','lb1','{"exit_status":0,"output_sha256":"5d72c8af33eedbf56184107d9239e4605a660c3a82261a7ecf50b0de61bb820c","step":1}','063c8ce9957547865b7102aa2da44d6e080d03ab0c51e59468f36c02ee8c05f4','keyturn/ea4a6c63e29c520a
 10
-tiKU0KbINDnW83WLt8D3Z+kGFbbmxmeKyk7+/JyBNgY=
+8UhqrlI8eo2B5KLAgpoeufQjDIiUiD3WKD3V1lr3468=
 
-— keyturn/ea4a6c63e29c520a 3mW8FU+sDuIyJJFUJZlXdJzU5iyk+1zJZIioyp6uI8eZn7aiCfXMZK5qFTJx3MEQ+GmFf/hvKgO7MgHuLAcGSF0/yQ0=
+— keyturn/ea4a6c63e29c520a 3mW8FdVHm/3RajNjDJrmakLmT87jf/MwvnXTnI8heeiq3VDdqOMSXfETJNQXEMxNdoREIMtp0uMrNMonzh1c9UeZbAE=
 ');
-INSERT INTO "entry" VALUES(11,1795957304848020,'verified',2,'','lb1','{"current_state":"lamp is on"}','c6547dcb882788e367ae6c2cccbd3f69e5bcbb6760697e83ffa423b7d3e8fee2','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(11,1795957683614020,'verified',2,'','lb1','{"current_state":"lamp is on"}','5f9e8f7daeb91e94add3bb08e75acce0066bf37285adc46056bc11e7babfc9f1','keyturn/ea4a6c63e29c520a
 11
-JvlpgwzImcIAYtxtkaALN5yG+ZAQcU/eMBemijGEQio=
+wvkTwD80ioaZuqFO30bVoGFewk8l6/NmVN9KPrVQZoo=
 
-— keyturn/ea4a6c63e29c520a 3mW8FfycK+Pn92mbL/IMK8roS1VGc5O9LEeTXAj9/g+VOAhYMFf+wClk53JPYDDotpdEB2rjHYtazcd0i3xQGyQOtgg=
+— keyturn/ea4a6c63e29c520a 3mW8FbcweO/GUCICRyxYqyKrD8+j0B3sseKBSgKccVuYhRN4zrSffh/Z64KnlzahIUEnqUAzLQOoKnTStA78zv16mAY=
 ');
-INSERT INTO "entry" VALUES(12,1795957304848020,'succeeded',2,'','lb1','{"summary":"Verified: lamp is on"}','90175680a14eeb4f2bcb5215e1eed25b72b8db230a6b1b66da7bb1606a435f33','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(12,1795957683614020,'succeeded',2,'','lb1','{"summary":"Verified: lamp is on"}','7ed86fd2e6d534ab4c8734ab105a2b5caa05cfc80f733573510bd6dcd617f909','keyturn/ea4a6c63e29c520a
 12
-cdIpiqhnEIwgKimveT6bPFGS7ylCADkQKasOybqXlK4=
+Mxaf8mgDT5No6Vji78QMR9ae5yWSi8Z5SdabiVsJ2q4=
 
-— keyturn/ea4a6c63e29c520a 3mW8Fdvkv6QhexffbAh8i75CWgpB1Kv0tzLOjpLyAQ7E4m7iWl5Xf8v6IBhFKVaVgajdh/OCTbx9pYDynOq9s6N0PAk=
+— keyturn/ea4a6c63e29c520a 3mW8FTNfb4J9pXDYkH9dI3GxxAVRQvKRQ8R1PXQuEnA8yWe5a2hCVID1d3s30+mzYiD57yfTsT0bNG9+mpxwgNTEpAc=
 ');
-INSERT INTO "entry" VALUES(13,1795957304910019,'requested',3,'dora','lb2','{"reason":"it is dark","request":"toy set lb2 lamp on","runbook":"toy set","source":"web","values":{"host":"lb2","name":"lamp","value":"on"}}','624973bf935f7291b7d911987c2818db779728dc39eef5540cd225ee35fe7937','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(13,1795957683629992,'requested',3,'dora','lb2','{"reason":"it is dark","request":"toy set lb2 lamp on","runbook":"toy set","source":"web","values":{"host":"lb2","name":"lamp","value":"on"}}','b2dff3a24bbe14f6eaea3a653d8d35ea3ce8949982e95aab5deecb68b1417a48','keyturn/ea4a6c63e29c520a
 13
-MC+WkNjOQBbfe8sRKIsYxCuX6r0VFLar/YB8s0rCmXo=
++tAq1NaewUTLqCo1NKE0rzFb31AEsbUmo3IcDETar04=
 
-— keyturn/ea4a6c63e29c520a 3mW8FeW27KsqA7UjEpHlmJt4pSgG1f+ZO2oUVMCriyIZHL02GjY6obsg2X19uNkbiJJ85hFAvmK5ktFgAyOi8hPQ0Qk=
+— keyturn/ea4a6c63e29c520a 3mW8FY8CqZXM0xdmGxScYQ+eNYUGsvoWRls/DwooCv9eXv2123clvlEUXVDa4CzWOzxOqGtXQzjkHcYApvjc3+tKOwY=
 ');
-INSERT INTO "entry" VALUES(14,1795957304951017,'planned',3,'','lb2','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"3748b2a9e117bf757e1f0c8f152ccdadd70657be6c81538d79efd8a32d2ea3a2","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 3","requested-by dora","reason it is dark","runbook toy set","runbook-version 313c97d9cc64","field host","value lb2","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rule developers request, owners approve","not-before 1795957304","expires 1796014904","nonce ae08cd8b0930f8defcc8bb62265789a7","host lb2 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','b81245c4a2a1bcbfd6cffdd0e0f4274f829f02731da2a95f3583905d8fefb94d','keyturn/ea4a6c63e29c520a
+INSERT INTO "entry" VALUES(14,1795957683641982,'planned',3,'','lb2','{"approver_groups":["area:edge"],"approvers":"the owners of the edge","digest":"833e28f53fd81fc41dbaeb19764fce76287d6eb143fbfa01ef5d9fea8ad78f77","plan":{"current_state":"lamp is off","document":["keyturn-plan 1","installation keyturn","run 3","requested-by dora","reason it is dark","runbook toy set","runbook-version 313c97d9cc64","field host","value lb2","field name","value lamp","field value","value on","policy 590c6f1718a7","policy-result 6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rule developers request, owners approve","not-before 1795957683","expires 1796015283","nonce 0bc899104b26ca427ba545e5e2b720b7","host lb2 22c71397b7521906a08aeb03fb09576a2a03e709e12f178017e6a7af792e1fca SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4"],"notes":[],"sections":[["keyturn-section 1","step Set lamp to on","before off","after on","do set","do lamp","do on","deadline 30","undo set","undo lamp","undo off","undo-deadline 30"]]},"required_approvals":1}','32fc05e02d2231a494a49ea27ed2ab0fed6f87728c1ad728c202b7df78c387da','keyturn/ea4a6c63e29c520a
 14
-Kf7kdtFJW/K3HXP8IxWVuDKRaUOzEDKtO2WmnQ6BItg=
+8oA7s0BEP7+ugtM1s2kHtPnQWxtdTpkwgK/COREq9MI=
 
-— keyturn/ea4a6c63e29c520a 3mW8FSeCS2oUgku0+zPoud5BNRy+LuoMUL3y4BzNwfEsutgBeq2SmnUiaLmbPefhWTFgJ1N2+gphcmXeq6cRbr9KIAU=
+— keyturn/ea4a6c63e29c520a 3mW8Ffpxds5BLc0pb13pjK4Vz6hIzToV28mUJtdklaKJlh8ys3shbH5nN7nyUg75t8q3imSyUd0q1VWmig57nhEwpQI=
 ');
 CREATE TABLE event_reading (
 	tree VARCHAR(64) NOT NULL, 
@@ -364,9 +372,9 @@ CREATE TABLE outbox (
 	CONSTRAINT pk_outbox PRIMARY KEY (run), 
 	CONSTRAINT fk_outbox_run FOREIGN KEY(run) REFERENCES run (id)
 );
-INSERT INTO "outbox" VALUES(1,1795957304129015,0,0,'','');
-INSERT INTO "outbox" VALUES(2,1795957304378987,0,0,'','');
-INSERT INTO "outbox" VALUES(3,1795957304910020,0,0,'','');
+INSERT INTO "outbox" VALUES(1,1795957683243997,0,0,'','');
+INSERT INTO "outbox" VALUES(2,1795957683308012,0,0,'','');
+INSERT INTO "outbox" VALUES(3,1795957683629993,0,0,'','');
 CREATE TABLE output (
 	entry INTEGER NOT NULL, 
 	run INTEGER NOT NULL, 
@@ -376,8 +384,49 @@ CREATE TABLE output (
 	CONSTRAINT pk_output PRIMARY KEY (entry), 
 	CONSTRAINT fk_output_entry FOREIGN KEY(entry) REFERENCES entry (seq)
 );
-INSERT INTO "output" VALUES(3,1,0,'2806a41f89a4ab0fa3cf2256394a8b1a','{"summary":"2 switches","healthy":true,"findings":["fan=off","lamp=off"],"table":null,"running":false}');
-INSERT INTO "output" VALUES(10,2,1,'ee62ae87b8a6f919dc8c5b419a31448e','lamp is on now');
+INSERT INTO "output" VALUES(3,1,0,'57e3053e53b487298f53ab0f47db21fa','{"summary":"2 switches","healthy":true,"findings":["fan=off","lamp=off"],"table":null,"running":false}');
+INSERT INTO "output" VALUES(10,2,1,'c6b3d502485b3902b877bcbabe680f51','lamp is on now');
+CREATE TABLE provisioned_group (
+	group_id VARCHAR(36) NOT NULL, 
+	name VARCHAR(255) NOT NULL, 
+	group_key VARCHAR(255) NOT NULL, 
+	external_id VARCHAR(255) NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_provisioned_group PRIMARY KEY (group_id), 
+	CONSTRAINT uq_provisioned_group_group_key UNIQUE (group_key)
+);
+CREATE TABLE provisioned_member (
+	group_id VARCHAR(36) NOT NULL, 
+	user_id VARCHAR(36) NOT NULL, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_provisioned_member PRIMARY KEY (group_id, user_id)
+);
+CREATE TABLE provisioned_user (
+	user_id VARCHAR(36) NOT NULL, 
+	person VARCHAR(64) NOT NULL, 
+	user_name VARCHAR(255) NOT NULL, 
+	user_key VARCHAR(255), 
+	external_id VARCHAR(255) NOT NULL, 
+	email VARCHAR(254) NOT NULL, 
+	name VARCHAR(120) NOT NULL, 
+	document TEXT NOT NULL, 
+	is_active BOOLEAN NOT NULL, 
+	stay VARCHAR(64) NOT NULL, 
+	created_at BIGINT NOT NULL, 
+	changed_at BIGINT NOT NULL, 
+	deleted_at BIGINT, 
+	mac VARCHAR(64) NOT NULL, 
+	CONSTRAINT pk_provisioned_user PRIMARY KEY (user_id), 
+	CONSTRAINT uq_provisioned_user_person UNIQUE (person), 
+	CONSTRAINT uq_provisioned_user_user_key UNIQUE (user_key)
+);
+CREATE TABLE provisioning_revision (
+	id INTEGER NOT NULL, 
+	revision BIGINT NOT NULL, 
+	CONSTRAINT pk_provisioning_revision PRIMARY KEY (id)
+);
 CREATE TABLE run (
 	id INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, 
 	version INTEGER NOT NULL, 
@@ -425,9 +474,9 @@ CREATE TABLE run (
 	CONSTRAINT fk_run_parent FOREIGN KEY(parent) REFERENCES run (id), 
 	CONSTRAINT fk_run_undo_of FOREIGN KEY(undo_of) REFERENCES run (id)
 );
-INSERT INTO "run" VALUES(1,2,'succeeded','toy show','check','{"host":"lb1"}','toy show lb1','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795957304129014,NULL,1795957304129014,1795957304323983,NULL,'',0,'[]','[]','{"demands":[],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',NULL,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'2 switches',NULL,NULL,0,0);
-INSERT INTO "run" VALUES(2,7,'succeeded','toy set','change','{"host":"lb1","name":"lamp","value":"on"}','toy set lb1 lamp on','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795957304378982,1795986104563008,1795957304751018,1795957304848020,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb1","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796014904000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb1","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rules":["developers request, owners approve"],"installation":"keyturn","run":2,"reason":"","not_before":1795957304439010,"nonce":"196281b842b9f65b85e99939d31b5ce5"}','f13121bad2014c341fdaa6de4be59db9a4e6206168bbedc35ad90cc7b99e173d',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795957304439010,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'Verified: lamp is on',NULL,NULL,0,0);
-INSERT INTO "run" VALUES(3,3,'pending','toy set','change','{"host":"lb2","name":"lamp","value":"on"}','toy set lb2 lamp on','lb2','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','it is dark',1795957304910019,1795986104951017,NULL,NULL,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb2","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796014904000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb2","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rules":["developers request, owners approve"],"installation":"keyturn","run":3,"reason":"it is dark","not_before":1795957304951017,"nonce":"ae08cd8b0930f8defcc8bb62265789a7"}','3748b2a9e117bf757e1f0c8f152ccdadd70657be6c81538d79efd8a32d2ea3a2',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795957304951017,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(1,2,'succeeded','toy show','check','{"host":"lb1"}','toy show lb1','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795957683243996,NULL,1795957683243996,1795957683288011,NULL,'',0,'[]','[]','{"demands":[],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',NULL,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'2 switches',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(2,7,'succeeded','toy set','change','{"host":"lb1","name":"lamp","value":"on"}','toy set lb1 lamp on','lb1','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','',1795957683308007,1795986483443995,1795957683567994,1795957683614020,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb1","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796015283000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb1","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"75c2638e318d89063407a4331e3a3637acbeff29c00287bd7b71d185bd71daaa","rules":["developers request, owners approve"],"installation":"keyturn","run":2,"reason":"","not_before":1795957683324020,"nonce":"3501144f7171da05e1b1f0dc57c67ca9"}','70a43f6208c7db56e031022b7dd41ea7da089a791e75c006775c6ec37f2197d3',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795957683324020,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'Verified: lamp is on',NULL,NULL,0,0);
+INSERT INTO "run" VALUES(3,3,'pending','toy set','change','{"host":"lb2","name":"lamp","value":"on"}','toy set lb2 lamp on','lb2','edge','dora','{"source":"web","channel":"","user":"","schedule_id":0,"agent":null}','it is dark',1795957683629992,1795986483641982,NULL,NULL,'{"runbook":"toy set","runbook_version":"313c97d9cc64","values":{"host":"lb2","name":"lamp","value":"on"},"requested_by":"dora","expires_at":1796015283000000,"policy_version":"590c6f1718a7","current_state":"lamp is off","steps":[{"title":"Set lamp to on","host":"lb2","fingerprint":"SHA256:5BGXh+rouT8pCZY07AmMVweTFKr376SBdX/TgyBcuV4","command":{"argv":["set","lamp","on"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"undo":{"argv":["set","lamp","off"],"stdin":"","root":false,"error_pattern":"","hints":[],"deadline":30,"new_connection":false,"enrolled_argv":[],"note":"","marker":null,"begun_status":null},"no_undo_reason":"","before":"off","after":"on","undo_title":""}],"notes":[],"undo_of":null,"timing":null,"host_keys":{},"schedule_lifetime":0,"takes_down":[],"guard_override":"","ticket":null,"part_steps":{},"policy_result":"6552f81f086dfcaaf127d1f4d4c06dbbbce07f5c3f2562f542f1195198dd56c3","rules":["developers request, owners approve"],"installation":"keyturn","run":3,"reason":"it is dark","not_before":1795957683641982,"nonce":"0bc899104b26ca427ba545e5e2b720b7"}','833e28f53fd81fc41dbaeb19764fce76287d6eb143fbfa01ef5d9fea8ad78f77',1,'["area:edge"]','["Developers may request any change; an owner of the area approves it."]','{"demands":[{"required_approvals":1,"group_sets":[["area:edge"]]}],"requires_second_factor":false,"requires_signature":false,"requires_signed_request":false,"requires_reason":false,"requires_ticket":false,"required_witnesses":0,"remind_after":0,"escalate_to":[]}',1795957683641982,NULL,NULL,NULL,NULL,'[]',NULL,'[]',NULL,NULL,'','',NULL,'',NULL,NULL,0,0);
 CREATE TABLE saved_view (
 	id INTEGER NOT NULL, 
 	person VARCHAR(64) NOT NULL, 
@@ -573,7 +622,7 @@ CREATE TABLE step (
 	CONSTRAINT pk_step PRIMARY KEY (run, step_number), 
 	CONSTRAINT fk_step_run FOREIGN KEY(run) REFERENCES run (id)
 );
-INSERT INTO "step" VALUES(2,1,'succeeded',1795957304751018,1795957304795998,0,'');
+INSERT INTO "step" VALUES(2,1,'succeeded',1795957683567994,1795957683604002,0,'');
 CREATE TABLE stop (
 	what VARCHAR(16) NOT NULL, 
 	person VARCHAR(64) NOT NULL, 
@@ -655,6 +704,10 @@ CREATE INDEX ix_drift_key_run ON drift_key (run);
 CREATE INDEX ix_drift_key_state ON drift_key (state);
 CREATE INDEX ix_ordered_freeze_ends_at ON ordered_freeze (ends_at);
 CREATE INDEX ix_alert_answer_claimed_at ON alert_answer (claimed_at);
+CREATE INDEX ix_provisioned_user_created_at_user_id ON provisioned_user (created_at, user_id);
+CREATE INDEX ix_provisioned_user_external_id ON provisioned_user (external_id);
+CREATE INDEX ix_provisioned_group_external_id ON provisioned_group (external_id);
+CREATE INDEX ix_provisioned_member_user_id ON provisioned_member (user_id);
 CREATE TRIGGER entry_no_update BEFORE UPDATE ON entry BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;
 CREATE TRIGGER entry_no_delete BEFORE DELETE ON entry BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;
 CREATE TRIGGER tile_no_update BEFORE UPDATE ON tile BEGIN SELECT RAISE(ABORT, 'the change log is append-only'); END;
