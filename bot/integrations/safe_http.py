@@ -50,13 +50,14 @@ def request(  # noqa: PLR0913 - what a request consists of
     Raises DeliveryError.
 
     Args:
+        headers: Their Content-Type replaces JSON's.
         private: Whether addresses of private networks and of this machine are allowed.
         seconds: Limit until the response is read, and limit of the name lookup.
         max_bytes: The longest body to accept; 0 to read none.
     """
     try:
         response = https.send_to_checked_address(
-            https.Request(method, url, {**headers, "Content-Type": "application/json"}, body),
+            https.Request(method, url, {"Content-Type": "application/json", **headers}, body),
             https.Limits(seconds, max_bytes),
             find_problem=build_address_rule(url, private=private),
             trust=https.trust_authority(),

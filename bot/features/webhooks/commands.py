@@ -64,7 +64,8 @@ def show_webhooks(environment: CommandEnvironment, *, subscription: str) -> None
         events = ", ".join(one.events) or "all events"
         areas = ", ".join(one.areas) or "all areas"
         click.echo(f"{one.name} (outgoing): {one.url}")
-        click.echo(f"  {events} of each {' or '.join(one.kinds)} in {areas}")
+        form = ", as CloudEvents" if one.format == "cloudevents" else ""
+        click.echo(f"  {events} of each {' or '.join(one.kinds)} in {areas}{form}")
         pending, failed = counts.get(one.name, (0, 0))
         if pending:
             click.echo(f"  {pending} pending")

@@ -25,6 +25,7 @@ from connectors.inventory import Name
 from connectors.public_addresses import LOCAL_HOSTS
 
 EventFormat = Literal["keyturn", "alertmanager", "github"]
+DeliveryFormat = Literal["keyturn", "cloudevents"]
 _SIGNATURE_SCHEMES: Mapping[str, SignatureScheme] = {
     "keyturn": "standard",
     "alertmanager": "bearer",
@@ -62,6 +63,7 @@ class _SourceSection(_SecretLocation):
 
 class _SubscriptionSection(_SecretLocation):
     url: Annotated[str, Field(max_length=500)]
+    format: DeliveryFormat = "keyturn"
     kinds: Sequence[Literal["change", "check"]] = ("change",)
     areas: Sequence[Name] = ()
     events: Sequence[Annotated[str, Field(max_length=32)]] = ()
@@ -127,6 +129,8 @@ class WebhookSubscription:
     """Kinds of log entries; empty for all."""
     private: bool
     """Whether the address may be in a private network."""
+    format: DeliveryFormat = "keyturn"
+    """Whether the event is the body itself, or the data of a CloudEvent."""
 
 
 @dataclass(frozen=True)
@@ -171,6 +175,7 @@ def load_webhook_config(file: Path | None) -> WebhookConfig:
             tuple(one.areas),
             tuple(one.events),
             one.private,
+            one.format,
         )
         for name, one in content.subscriptions.items()
     }

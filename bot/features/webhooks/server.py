@@ -1,5 +1,6 @@
 """What a server runs for webhooks: the address of each source, and a sender for each target."""
 
+import json
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -92,6 +93,8 @@ class WebhookSender(DeliverySender):
         headers = webhook_signature.build_signature_headers(
             self._subscription.secret, message_id, body, timestamp=int(self._clock())
         )
+        if self._subscription.format == "cloudevents":
+            headers["Content-Type"] = CLOUD_EVENT_TYPE
         request(
             "POST",
             self._subscription.url,
@@ -112,4 +115,30 @@ class WebhookSender(DeliverySender):
             at=schemas.to_datetime(item.at),
             run=schemas.RunOut.from_run(run, decisions, self._base_url),
         )
+        if self._subscription.format == "cloudevents":
+            return build_cloud_event(event, self._base_url)
         return event.model_dump_json().encode()
+
+
+CLOUD_EVENT_TYPE = "application/cloudevents+json; charset=UTF-8"
+
+
+def build_cloud_event(event: RunEventOut, source: str) -> bytes:
+    """Return a CloudEvent in the structured mode, whose attributes the signature covers too.
+
+    source: the address of the service.
+
+    Source: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
+    """
+    data = event.model_dump(mode="json")
+    document = {
+        "specversion": "1.0",
+        "id": str(event.entry),
+        "source": source,
+        "type": f"keyturn.run.{event.event.replace(' ', '_')}",
+        "subject": f"runs/{event.run.id}",
+        "time": data["at"],
+        "datacontenttype": "application/json",
+        "data": data,
+    }
+    return json.dumps(document).encode()

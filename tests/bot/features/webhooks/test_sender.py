@@ -5,11 +5,13 @@ import base64
 import hashlib
 import hmac
 import json
+import re
 import socket
 import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -146,6 +148,38 @@ def test_outgoing_webhook_is_signed_by_the_standard_webhooks_scheme(
         assert headers["webhook-signature"] == f"v1,{base64.b64encode(made).decode()}"
         assert at == str(NOW)
     assert len({headers["webhook-id"] for headers in listener.headers}) == len(listener.headers)
+
+
+def test_cloud_events_carry_the_event_as_data_under_the_same_signature(
+    harness: Harness, listener: Listener
+) -> None:
+    """The rules are those of the CloudEvents specification 1.0.2, its JSON format and HTTP."""
+    sender = create_sender(harness, listener.url, format="cloudevents")
+    run = harness.approve(harness.request(LAMP_ON))
+    send_all(sender)
+    assert [one["type"] for one in listener.heard] == [
+        f"keyturn.run.{kind.replace(' ', '_')}" for _, kind in _list_expected_events(harness, run)
+    ]
+    for headers, body, event in zip(
+        listener.headers, listener.bodies, listener.heard, strict=True
+    ):
+        assert headers["content-type"] == "application/cloudevents+json; charset=UTF-8"
+        assert all(re.fullmatch("[a-z0-9]{1,20}", name) for name in event)
+        data = RunEventOut.model_validate(event.pop("data"))
+        assert event == {
+            "specversion": "1.0",
+            "id": str(data.entry),
+            "source": "http://keyturn.test",
+            "type": event["type"],
+            "subject": f"runs/{run.id}",
+            "time": event["time"],
+            "datacontenttype": "application/json",
+        }
+        assert datetime.fromisoformat(event["time"]) == data.at
+        signed = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+        made = hmac.digest(SECRET, signed, hashlib.sha256)
+        assert headers["webhook-signature"] == f"v1,{base64.b64encode(made).decode()}"
+    assert len({event["id"] for event in listener.heard}) == len(listener.heard)
 
 
 def test_new_subscription_receives_only_later_events(harness: Harness, listener: Listener) -> None:
