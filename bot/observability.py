@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from bot.model.redaction import Redactor
+from bot.model.run import State, StepState
 from bot.model.text import escape_to_one_line
 from connectors.errors import DomainError
 from connectors.inventory import Inventory
@@ -32,6 +33,9 @@ _ROUTE_PATTERN = re.compile(r"[a-z-]{1,20}", re.ASCII)
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 # Shared by all threads that work on one request.
 _context: ContextVar[dict[str, Fact] | None] = ContextVar("belongs", default=None)
+AddFacts = Callable[[Mapping[str, Fact]], None]
+# The run that is advanced here, and what adds attributes to its span.
+_run_span: ContextVar[tuple[int, AddFacts] | None] = ContextVar("run_span", default=None)
 
 
 class Tracer(Protocol):
@@ -101,12 +105,22 @@ def trace_run(
     def around(method: Callable[[Any, int], None]) -> Callable[[Any, int], None]:
         @wraps(method)
         def called(self: Any, number: int) -> None:
-            with trace_span(name, run=number):
-                method(self, number)
+            with trace_span(name, run=number) as more:
+                kept = _run_span.set((number, more))
+                try:
+                    method(self, number)
+                finally:
+                    _run_span.reset(kept)
 
         return called
 
     return around
+
+
+def get_run_span(number: int) -> AddFacts:
+    """Return what adds attributes to the span in which this run is advanced here, if it is."""
+    found = _run_span.get()
+    return found[1] if found is not None and found[0] == number else _ignore_facts
 
 
 def route_name(path: str) -> str:
@@ -182,13 +196,13 @@ class OtlpTracer:
         with self._tracer.start_as_current_span(
             name,
             context=self._get_run_context(facts),
-            attributes=_build_attributes(facts),
+            attributes=self._build_attributes(facts),
             # The message of an exception can contain output of a host: only its class is sent.
             record_exception=False,
             set_status_on_exception=False,
         ) as made:
             try:
-                yield lambda more: made.set_attributes(_build_attributes(more))
+                yield lambda more: made.set_attributes(self._build_attributes(more))
             except BaseException as error:
                 made.set_status(Status(StatusCode.ERROR, type(error).__name__))
                 raise
@@ -202,6 +216,15 @@ class OtlpTracer:
     def close(self) -> None:
         """Export the remaining spans and stop."""
         self._provider.shutdown()
+
+    def _build_attributes(self, facts: Mapping[str, Fact]) -> dict[str, Fact]:
+        """Prefix names with `keyturn.`, except OpenTelemetry's, and add those of its CI/CD."""
+        own = {
+            name if "." in name else f"keyturn.{name}": value
+            for name, value in facts.items()
+            if value != ""
+        }
+        return own | dict(_list_cicd_attributes(facts, self._place))
 
     def _get_run_context(self, facts: Mapping[str, Fact]) -> Any:
         """Return the trace of the run in *facts*, unless a span of that trace is open."""
@@ -223,6 +246,44 @@ class OtlpTracer:
         return trace.set_span_in_context(NonRecordingSpan(run_context))
 
 
+_PIPELINE_RESULTS = {
+    State.SUCCEEDED: "success",
+    State.NO_CHANGES: "success",
+    State.FAILED: "failure",
+    State.STOPPED: "cancellation",
+    State.WITHDRAWN: "cancellation",
+}
+_TASK_RESULTS = {StepState.SUCCEEDED: "success", StepState.FAILED: "failure"}
+
+
+def _list_cicd_attributes(facts: Mapping[str, Fact], address: str) -> Iterator[tuple[str, Fact]]:
+    """Yield the attributes of a run as a pipeline run, and of a step as one of its tasks.
+
+    Source: https://github.com/open-telemetry/semantic-conventions/blob/main/docs/cicd/cicd-spans.md
+    """
+    result = ""
+    if run := facts.get("run"):
+        yield "cicd.pipeline.run.id", str(run)
+        yield "cicd.pipeline.run.url.full", f"{address}/runs/{run}"
+    if runbook := facts.get("runbook"):
+        yield "cicd.pipeline.name", runbook
+    if step := facts.get("step"):
+        yield "cicd.pipeline.task.name", f"step {step}"
+        yield "cicd.pipeline.task.run.id", f"{run}-{step}"
+        yield "cicd.pipeline.task.run.url.full", f"{address}/runs/{run}"
+    if outcome := facts.get("outcome"):
+        # A custom value is allowed: an outcome that is unknown is neither a success nor a failure.
+        result = _TASK_RESULTS.get(StepState(outcome), "unknown")
+        yield "cicd.pipeline.task.run.result", result
+    if state := facts.get("state"):
+        # Denied, expired and the like: nothing was executed.
+        result = _PIPELINE_RESULTS.get(State(state), "skip")
+        result = result if facts.get("healthy", True) else "failure"
+        yield "cicd.pipeline.result", result
+    if result == "failure":
+        yield "error.type", "_OTHER"
+
+
 def _create_provider() -> "TracerProvider":
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -238,15 +299,6 @@ def _create_provider() -> "TracerProvider":
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
-
-
-def _build_attributes(facts: Mapping[str, Fact]) -> dict[str, Fact]:
-    """Prefix the names of attributes with `keyturn.`, except those of OpenTelemetry."""
-    return {
-        name if "." in name else f"keyturn.{name}": value
-        for name, value in facts.items()
-        if value != ""
-    }
 
 
 FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

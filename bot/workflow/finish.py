@@ -1,7 +1,8 @@
 """End a run: set its state, release its lock, log it and wake the next run for the host."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bot import observability
 from bot.audit import change_log, events, output
@@ -86,6 +87,7 @@ def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEn
         for take_part in context.hooks.on_run_end:
             take_part(context, tx, run)
         announce_run_change(tx, run)
+        tx.after_commit(_describe_end_in_trace(run))
         for child in left.get(run.id, ()):
             end_run(context, tx, child, State.WITHDRAWN, _explain_withdrawal(ending))
     last = {run.parent: run for run in ended}
@@ -93,6 +95,15 @@ def end_runs(context: WorkflowContext, tx: Transaction, run_ends: Sequence[RunEn
         if parent is not None:
             _wake_parent(context, tx, parent, run)
     return ended
+
+
+def _describe_end_in_trace(run: Run) -> Callable[[], None]:
+    """Return what adds the end of a run to its span, once it is committed."""
+    if not run.is_ended:
+        return lambda: None
+    facts = {"runbook": run.runbook, "state": run.state.value}
+    of_check = {} if run.report is None else {"healthy": run.report.healthy}
+    return partial(observability.get_run_span(run.id), facts | of_check)
 
 
 def _await_restore(tx: Transaction, run_end: RunEnd) -> RunEnd:

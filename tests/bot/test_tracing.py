@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.semconv._incubating.attributes import cicd_attributes
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -18,7 +19,9 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from bot import observability
+from bot.model.run import State
 from bot.observability import OtlpTracer, TraceMiddleware, is_tracing_configured
+from connectors.errors import HostError
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
@@ -122,11 +125,68 @@ def test_run_is_one_trace_from_plan_to_verification(
         "keyturn.host": "lb1",
         "keyturn.step": 1,
         "keyturn.outcome": "succeeded",
+        cicd_attributes.CICD_PIPELINE_RUN_ID: str(run.id),
+        cicd_attributes.CICD_PIPELINE_RUN_URL_FULL: f"http://keyturn.test/runs/{run.id}",
+        cicd_attributes.CICD_PIPELINE_TASK_NAME: "step 1",
+        cicd_attributes.CICD_PIPELINE_TASK_RUN_ID: f"{run.id}-1",
+        cicd_attributes.CICD_PIPELINE_TASK_RUN_URL_FULL: f"http://keyturn.test/runs/{run.id}",
+        cicd_attributes.CICD_PIPELINE_TASK_RUN_RESULT: "success",
     }
     inside = {span.id for span in collector.named("run")}
     for name in ("plan", "gate", "step", "verify"):
         assert {span.parent for span in collector.named(name)} <= inside
     assert collector.services == {"keyturn"}
+
+
+RESULTS = {one.value for one in cicd_attributes.CicdPipelineResultValues}
+
+
+@pytest.mark.parametrize(
+    ("runbook", "fails", "state", "result", "task_result"),
+    [
+        (LAMP_ON, "", "succeeded", "success", "success"),
+        (LAMP_ON, "failed", "failed", "failure", "failure"),
+        (LAMP_ON, "unknown", None, None, "unknown"),
+        (SetSwitch(host="lb1", name="lamp", value="off"), "", "no_changes", "success", None),
+    ],
+)
+def test_end_of_a_run_is_told_in_the_words_of_cicd_conventions(
+    harness: Harness,
+    collector: Collector,
+    sending: OtlpTracer,
+    runbook: SetSwitch,
+    fails: str,
+    state: str | None,
+    result: str | None,
+    task_result: str | None,
+) -> None:
+    started = {"failed": False, "unknown": None}
+
+    def fail(_host: str, _words: str) -> None:
+        if fails:
+            error = HostError("the connection broke")
+            error.started = started[fails]
+            raise error
+
+    harness.fleet.before_send = fail
+    run = harness.request(runbook)
+    if run.state is State.PENDING:
+        run = harness.approve(run)
+    sending.close()
+    ends = [one.facts for one in collector.named("run") if "keyturn.state" in one.facts]
+    if state is None:
+        assert ends == []
+    else:
+        (end,) = ends
+        assert end["keyturn.state"] == state
+        assert end[cicd_attributes.CICD_PIPELINE_NAME] == run.runbook
+        assert end[cicd_attributes.CICD_PIPELINE_RESULT] == result
+        assert result in RESULTS
+        assert end.get("error.type") == ("_OTHER" if result == "failure" else None)
+    steps = [one.facts for one in collector.named("step")]
+    assert [one[cicd_attributes.CICD_PIPELINE_TASK_RUN_RESULT] for one in steps] == (
+        [task_result] if task_result else []
+    )
 
 
 def test_two_runs_are_two_traces(
@@ -199,6 +259,8 @@ def test_http_request_span_contains_the_route_and_no_token_of_its_path(
         "http.response.status_code": 200,
         "keyturn.run": 12,
         "keyturn.person": "dora",
+        "cicd.pipeline.run.id": "12",
+        "cicd.pipeline.run.url.full": "http://keyturn.test/runs/12",
     }
     assert span.trace == trace
     assert collector.named("GET /")
