@@ -13,6 +13,11 @@ _FORMAT_HINTS = {
     "alertmanager": "http_config: authorization: credentials_file: a file with the secret",
     "github": "content type application/json, the secret, event Deployment statuses",
 }
+_DELIVERY_FORMATS = {
+    "keyturn": "",
+    "cloudevents": ", as CloudEvents",
+    "grafana": ", as annotations of Grafana",
+}
 _SETUP_HELP = """No webhooks are configured. Create a file, and set KEYTURN_HOOKS to its path:
 
 sources:                       # systems that send events to Keyturn
@@ -64,7 +69,7 @@ def show_webhooks(environment: CommandEnvironment, *, subscription: str) -> None
         events = ", ".join(one.events) or "all events"
         areas = ", ".join(one.areas) or "all areas"
         click.echo(f"{one.name} (outgoing): {one.url}")
-        form = ", as CloudEvents" if one.format == "cloudevents" else ""
+        form = _DELIVERY_FORMATS[one.format]
         click.echo(f"  {events} of each {' or '.join(one.kinds)} in {areas}{form}")
         pending, failed = counts.get(one.name, (0, 0))
         if pending:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +26,9 @@ from connectors.inventory import Name
 from connectors.public_addresses import LOCAL_HOSTS
 
 EventFormat = Literal["keyturn", "alertmanager", "github"]
-DeliveryFormat = Literal["keyturn", "cloudevents"]
+DeliveryFormat = Literal["keyturn", "cloudevents", "grafana"]
+# How a run can end that has changed its host.
+_ENDS_OF_CHANGES = ("succeeded", "failed", "stopped")
 _SIGNATURE_SCHEMES: Mapping[str, SignatureScheme] = {
     "keyturn": "standard",
     "alertmanager": "bearer",
@@ -130,7 +133,7 @@ class WebhookSubscription:
     private: bool
     """Whether the address may be in a private network."""
     format: DeliveryFormat = "keyturn"
-    """Whether the event is the body itself, or the data of a CloudEvent."""
+    """keyturn and cloudevents: signed with the secret. grafana: the secret is its token."""
 
 
 @dataclass(frozen=True)
@@ -170,10 +173,10 @@ def load_webhook_config(file: Path | None) -> WebhookConfig:
         name: WebhookSubscription(
             name,
             one.url,
-            _load_secret(file, name, one),
+            _load_subscription_secret(file, name, one),
             tuple(one.kinds),
             tuple(one.areas),
-            tuple(one.events),
+            tuple(one.events or (_ENDS_OF_CHANGES if one.format == "grafana" else ())),
             one.private,
             one.format,
         )
@@ -197,6 +200,17 @@ def _load_secret(file: Path, name: str, location: _SecretLocation) -> bytes:
         raise WebhookConfigError(
             f"{file}: {name}: the secret in {where} is not valid: {error}"
         ) from None
+
+
+def _load_subscription_secret(file: Path, name: str, section: _SubscriptionSection) -> bytes:
+    secret = _load_secret(file, name, section)
+    # Another character would end the header, or could not be sent.
+    if section.format == "grafana" and not re.fullmatch(rb"[!-~]+", secret):
+        raise WebhookConfigError(
+            f"{file}: {name}: the secret is not a token of a service account of Grafana, such as "
+            "glsa_…"
+        )
+    return secret
 
 
 def render_webhook_config(config: WebhookConfig) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """What a server runs for webhooks: the address of each source, and a sender for each target."""
 
-import json
 import time
 from collections.abc import Callable
 from urllib.parse import urlsplit
@@ -13,6 +12,7 @@ from bot.audit import events
 from bot.db import runs
 from bot.db.database import Database
 from bot.feature import ServerContext, ServerPart
+from bot.features.webhooks import payloads
 from bot.features.webhooks.config import (
     WebhookConfig,
     WebhookSubscription,
@@ -20,7 +20,6 @@ from bot.features.webhooks.config import (
     render_webhook_config,
 )
 from bot.features.webhooks.receiver import WebhookReceiver, build_webhook_app
-from bot.integrations import webhook_signature
 from bot.integrations.delivery_sender import DeliverySender
 from bot.integrations.safe_http import Resolve, request, resolve_name
 from bot.integrations.webhook_queue import PendingDelivery, SubscriptionFilter, describe_deliveries
@@ -86,59 +85,31 @@ class WebhookSender(DeliverySender):
     def send_delivery(self, item: PendingDelivery) -> None:
         """Raises DeliveryError and NoSuchRun."""
         with self._database.reading() as tx:
-            body = self._build_body(
+            event = self._build_event(
                 item, runs.get_run(tx, item.run), runs.list_decisions(tx, item.run)
             )
-        message_id = f"{self._subscription.name}-{item.seq}"
-        headers = webhook_signature.build_signature_headers(
-            self._subscription.secret, message_id, body, timestamp=int(self._clock())
+        payload = payloads.build_payload(
+            self._subscription, event, self._base_url, timestamp=int(self._clock())
         )
-        if self._subscription.format == "cloudevents":
-            headers["Content-Type"] = CLOUD_EVENT_TYPE
+        if payload is None:
+            return
         request(
             "POST",
             self._subscription.url,
-            body,
-            headers,
+            payload.body,
+            payload.headers,
             private=self._subscription.private,
             resolve=self._resolve,
             max_bytes=0,
         )
 
-    def _build_body(
+    def _build_event(
         self, item: PendingDelivery, run: runs.Run, decisions: list[runs.Decision]
-    ) -> bytes:
-        event = RunEventOut(
+    ) -> RunEventOut:
+        return RunEventOut(
             type="run",
             event=item.kind,
             entry=item.seq,
             at=schemas.to_datetime(item.at),
             run=schemas.RunOut.from_run(run, decisions, self._base_url),
         )
-        if self._subscription.format == "cloudevents":
-            return build_cloud_event(event, self._base_url)
-        return event.model_dump_json().encode()
-
-
-CLOUD_EVENT_TYPE = "application/cloudevents+json; charset=UTF-8"
-
-
-def build_cloud_event(event: RunEventOut, source: str) -> bytes:
-    """Return a CloudEvent in the structured mode, whose attributes the signature covers too.
-
-    source: the address of the service.
-
-    Source: https://github.com/cloudevents/spec/blob/v1.0.2/cloudevents/formats/json-format.md
-    """
-    data = event.model_dump(mode="json")
-    document = {
-        "specversion": "1.0",
-        "id": str(event.entry),
-        "source": source,
-        "type": f"keyturn.run.{event.event.replace(' ', '_')}",
-        "subject": f"runs/{event.run.id}",
-        "time": data["at"],
-        "datacontenttype": "application/json",
-        "data": data,
-    }
-    return json.dumps(document).encode()

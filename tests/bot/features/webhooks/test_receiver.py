@@ -363,6 +363,18 @@ def test_webhook_endpoint_refuses_get(receiver: Receiver) -> None:
             "subscriptions: {x: {url: 'http://a.example', private: true, secret_file: good}}",
             "only for this machine",
         ),
+        (
+            "subscriptions: {x: {url: 'https://a.example', format: xml, secret_file: good}}",
+            "cloudevents",
+        ),
+        (
+            "subscriptions: {x: {url: 'https://a.example', format: grafana, secret_file: odd}}",
+            "whsec_",
+        ),
+        (
+            "subscriptions: {x: {url: 'https://a.example', format: grafana, secret_file: two}}",
+            "a token of a service account of Grafana",
+        ),
         ("subscriptions: {x: {url: 'file:///etc/passwd', secret_file: good}}", "an address"),
         ("subscriptions: {x: {url: 'https://u:p@a.example', secret_file: good}}", "an address"),
         ('subscriptions: {x: {url: "https://a.example/\\n", secret_file: good}}', "invisible"),
@@ -374,7 +386,12 @@ def test_webhook_endpoint_refuses_get(receiver: Receiver) -> None:
 def test_invalid_webhook_file_is_refused_with_field_and_fix(
     tmp_path: Path, text: str, message: str
 ) -> None:
-    for name, secret in (("short", "abc"), ("odd", "whsec_%%%"), ("good", SECRET)):
+    for name, secret in (
+        ("short", "abc"),
+        ("odd", "whsec_%%%"),
+        ("good", SECRET),
+        ("two", "two words, 24 or more letters"),
+    ):
         (tmp_path / name).write_text(secret)
     file = tmp_path / "hooks.yaml"
     file.write_text(text)

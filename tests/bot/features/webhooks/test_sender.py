@@ -11,7 +11,7 @@ import threading
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
@@ -28,18 +28,20 @@ from bot.api.schemas import RunOut
 from bot.audit import change_log
 from bot.db.tables import delivery
 from bot.features.webhooks.config import WebhookSubscription
+from bot.features.webhooks.payloads import build_payload
 from bot.features.webhooks.server import WebhookSender
 from bot.integrations import safe_http, webhook_queue
 from bot.integrations.safe_http import DeliveryError
 from bot.integrations.webhook_queue import describe_deliveries
-from bot.model.run import Decision, Run
+from bot.model.run import Decision, RequestTerms, Run, State
 from connectors.https import Resolve, find_addresses, resolve_name
-from tests.bot.harness import Harness
+from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch
 
 SECRET = b"a-secret-of-32-letters-or-even-more"
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 NOW = 1_800_000_000
+ENDS_OF_CHANGES = ("succeeded", "failed", "stopped")
 
 
 @dataclass
@@ -180,6 +182,85 @@ def test_cloud_events_carry_the_event_as_data_under_the_same_signature(
         made = hmac.digest(SECRET, signed, hashlib.sha256)
         assert headers["webhook-signature"] == f"v1,{base64.b64encode(made).decode()}"
     assert len({event["id"] for event in listener.heard}) == len(listener.heard)
+
+
+def _read_annotation(headers: dict[str, str], body: dict[str, Any]) -> dict[str, Any]:
+    """Accept what Grafana does: pkg/api/annotations.go, and validateTagsLength of its store."""
+    assert headers["authorization"] == f"Bearer {SECRET.decode()}"
+    assert headers["content-type"] == "application/json"
+    assert set(body) <= {"dashboardUID", "panelId", "time", "timeEnd", "text", "tags", "data"}
+    assert body["text"]
+    assert isinstance(body["time"], int)
+    assert isinstance(body["timeEnd"], int)
+    assert body["timeEnd"] >= body["time"] > 1_500_000_000_000
+    assert len(json.dumps(body["tags"], separators=(",", ":"))) <= 500
+    return body
+
+
+def test_end_of_a_change_is_an_annotation_of_grafana(harness: Harness, listener: Listener) -> None:
+    events = (*ENDS_OF_CHANGES, "denied")
+    sender = create_sender(harness, listener.url, format="grafana", events=events)
+    run = harness.approve(harness.request(LAMP_ON))
+    unchanged = harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
+    harness.service.deny_run(unchanged.id, person="olga", reason="not today")
+    send_all(sender)
+    (body,) = listener.heard
+    assert _read_annotation(listener.headers[0], body) == {
+        "time": (run.started_at or 0) // 1000,
+        "timeEnd": (run.ended_at or 0) // 1000,
+        "tags": ["keyturn", "succeeded", run.runbook, run.area, "lb1"],
+        "text": f'<a href="http://keyturn.test/runs/{run.id}">Run {run.id}</a>: {run.title}. '
+        "succeeded, requested by dora, approved by olga",
+    }
+    assert "webhook-signature" not in listener.headers[0]
+
+
+def test_change_of_two_hosts_is_one_annotation(harness: Harness, listener: Listener) -> None:
+    sender = create_sender(harness, listener.url, format="grafana", events=ENDS_OF_CHANGES)
+    requests = [SetSwitch(host=name, name="lamp", value="on") for name in ("lb1", "lb2")]
+    asked = harness.service.request_on_hosts(
+        requests, RequestTerms("dora", WEB), host_pattern="lb*"
+    )
+    harness.run_queued_work()
+    run = harness.approve(harness.get_run(asked.id))
+    assert run.state is State.SUCCEEDED
+    send_all(sender)
+    (body,) = listener.heard
+    tags = _read_annotation(listener.headers[0], body)["tags"]
+    assert tags == ["keyturn", "succeeded", run.runbook, run.area, "lb1", "lb2"]
+
+
+def test_annotation_has_as_many_hosts_as_grafana_accepts(harness: Harness) -> None:
+    run = harness.approve(harness.request(LAMP_ON))
+    names = [f"lb{n:02}" for n in range(99)]
+    tags = _build_annotation(replace(run, hosts=names))["tags"]
+    assert tags[4:] == names[: len(tags) - 4]
+    assert len(tags) > 60
+
+
+def test_text_of_an_annotation_is_no_html(harness: Harness) -> None:
+    """Grafana shows it as HTML."""
+    run = harness.approve(harness.request(LAMP_ON))
+    text = _build_annotation(replace(run, request="<b>x</b>"))["text"]
+    assert "&lt;b&gt;x&lt;/b&gt;" in text
+    assert "<b>" not in text
+
+
+def _build_annotation(run: Run) -> dict[str, Any]:
+    event = RunEventOut(
+        type="run",
+        event="succeeded",
+        entry=1,
+        at=datetime.now(UTC),
+        run=RunOut.from_run(run, [], "http://keyturn.test"),
+    )
+    to = WebhookSubscription("g", "", SECRET, (), (), (), private=True, format="grafana")
+    payload = build_payload(to, event, "http://keyturn.test", timestamp=NOW)
+    assert payload is not None
+    headers = {name.lower(): value for name, value in payload.headers.items()}
+    return _read_annotation(
+        {"content-type": "application/json"} | headers, json.loads(payload.body)
+    )
 
 
 def test_new_subscription_receives_only_later_events(harness: Harness, listener: Listener) -> None:
