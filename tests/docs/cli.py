@@ -97,7 +97,8 @@ def _describe_command(path: str, command: click.Command) -> Iterator[str]:
     yield from paragraphs
     yield format_code(_format_usage(path, command))
     options = _list_options(command)
-    uses_api = any(option.startswith("`--url ") for option, _ in options)
+    shared = [row for row in options if _is_client_option(row[0])]
+    uses_api = len(shared) == len(_CLIENT_OPTIONS)
     if uses_api:
         options = [row for row in options if not _is_client_option(row[0])]
     if options:

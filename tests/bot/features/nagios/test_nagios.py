@@ -170,3 +170,20 @@ def test_answer_becomes_its_status(code: int, body: str, status: str, summary: s
         output = check("--url", url, token="kt_x")
     assert (output.status, " ".join(output.details)) == (status, details)
     assert summary in output.summary
+
+
+def test_commands_of_the_page_on_integrations_run_the_check(service: Service, tmp_path: Path):
+    page = (Path(__file__).parents[4] / "docs" / "integrations.md").read_text()
+    file = tmp_path / "token"
+    file.write_text(create_token(service, "olga"))
+    nagios = re.search(r"(?m)^ +command_line +/usr/bin/keyturn nagios (.*)$", page)
+    assert nagios is not None
+    words = nagios[1].replace("$ARG1$", service.address).replace("$ARG2$", str(file)).split()
+    icinga = re.findall(r'(?m)^    "(--[a-z-]+)" = "\$(\w+)\$"$', page)
+    values = {"keyturn_url": service.address, "keyturn_token_file": str(file)}
+    for options in (words, [word for name, value in icinga for word in (name, values[value])]):
+        assert check(*options).status == "WARNING"
+    shown = re.search(r"(?m)^KEYTURN WARNING: (.*?) \| ", page)
+    assert shown is not None
+    output = check(*words)
+    assert shown[1] in [output.summary, *output.details]

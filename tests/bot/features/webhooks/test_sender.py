@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -27,7 +28,7 @@ from bot.api.run_event import RunEventOut
 from bot.api.schemas import RunOut
 from bot.audit import change_log
 from bot.db.tables import delivery
-from bot.features.webhooks.config import WebhookSubscription
+from bot.features.webhooks.config import WebhookSubscription, load_webhook_config
 from bot.features.webhooks.payloads import build_payload
 from bot.features.webhooks.server import WebhookSender
 from bot.integrations import safe_http, webhook_queue
@@ -642,3 +643,19 @@ def test_delivery_for_a_missing_run_fails_without_delaying_others(
     send_all(sender)
     assert listener.events == [(run.id, "requested")]
     assert describe_deliveries(harness.database).startswith("0 pending, 1 failed")
+
+
+def test_subscriptions_of_the_page_on_integrations_are_valid(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[4] / "docs" / "integrations.md").read_text()
+    blocks = re.findall(r"(?ms)^```yaml\n(subscriptions:.*?)^```", page)
+    (tmp_path / "secrets").mkdir()
+    found: set[str] = set()
+    for block in blocks:
+        for name in re.findall(r"secret_file: (\S+)", block):
+            (tmp_path / name).write_text(SECRET.decode())
+        (tmp_path / "hooks.yaml").write_text(block)
+        (one,) = load_webhook_config(tmp_path / "hooks.yaml").subscriptions.values()
+        found.add(one.format)
+        if one.format == "grafana":
+            assert tuple(one.events) == ENDS_OF_CHANGES
+    assert found == {"grafana", "cloudevents"}
