@@ -182,13 +182,7 @@ def connect_to_service(url: str, token: str, *, token_owner: str = "") -> Servic
     if not (token.isascii() and token.isprintable() and " " not in token):
         exit_with_error(f"invalid KEYTURN_TOKEN: {_get_token_advice()}", FAILED)
     base = url.rstrip("/")
-    client = httpx2.Client(
-        base_url=base,
-        headers={"Authorization": f"Bearer {token}"},
-        timeout=30,
-        verify=is_remote(base),
-        trust_env=is_remote(base),
-    )
+    client = httpx2.Client(**_describe_client(base, token, seconds=30))
     click.get_current_context().call_on_close(client.close)
     service = ServiceClient(client, base)
     if token_owner:
@@ -197,6 +191,38 @@ def connect_to_service(url: str, token: str, *, token_owner: str = "") -> Servic
             message = f"the token belongs to {me['person']}, not to {token_owner}"
             exit_with_error(f"{message}: {_get_token_advice()}", REFUSED)
     return service
+
+
+def _describe_client(base_url: str, token: str, *, seconds: float) -> dict[str, Any]:
+    return {
+        "base_url": base_url,
+        "headers": {"Authorization": f"Bearer {token}"},
+        "timeout": seconds,
+        "verify": is_remote(base_url),
+        "trust_env": is_remote(base_url),
+    }
+
+
+class NoAnswerError(Exception):
+    """The service did not answer. The message says why."""
+
+
+def read_answer(url: str, token: str, path: str, *, seconds: float) -> tuple[int, Any]:
+    """Return status and JSON of one GET, None if it is no JSON. Raises NoAnswerError.
+
+    url: an address without a problem.
+    """
+    import httpx2
+
+    try:
+        with httpx2.Client(**_describe_client(url.rstrip("/"), token, seconds=seconds)) as client:
+            response = client.get(f"{_API_PREFIX}{path}")
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise NoAnswerError(_describe_connection_error(error)) from None
+    try:
+        return response.status_code, response.json()
+    except ValueError:
+        return response.status_code, None
 
 
 def _get_token_advice() -> str:

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from bot.cli.client import find_address_problem, is_remote
+from bot.cli.client import NoAnswerError, find_address_problem, read_answer
 from bot.model.text import escape_to_one_line, format_count
 
 
@@ -103,29 +103,21 @@ def _read_token(file: Path | None) -> str:
 
 
 def _read_checks(url: str, token: str, seconds: float) -> list[dict[str, str]]:
-    import httpx2
-
-    base = url.rstrip("/")
     try:
-        response = httpx2.get(
-            f"{base}/api/v1/health",
-            headers={"Authorization": f"Bearer {token}"},
-            timeout=seconds,
-            verify=is_remote(base),
-            trust_env=is_remote(base),
-        )
-        body = response.json()
-        if response.status_code != 200:
-            refused = response.status_code in _WRONG_TOKEN
-            _exit(Status.UNKNOWN if refused else Status.CRITICAL, str(body["detail"]))
+        status, body = read_answer(url, token, "/health", seconds=seconds)
+    except NoAnswerError as error:
+        _exit(Status.CRITICAL, f"{url} does not answer: {error}")
+    try:
+        if status != 200:
+            _exit(
+                Status.UNKNOWN if status in _WRONG_TOKEN else Status.CRITICAL, str(body["detail"])
+            )
         return [
             {name: str(one[name]) for name in ("subject", "level", "message")}
             for one in body["checks"]
         ]
-    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        _exit(Status.CRITICAL, f"{base} does not answer: {error or type(error).__name__}")
-    except (ValueError, TypeError, LookupError):
-        _exit(Status.CRITICAL, f"{base} returns no answer of Keyturn")
+    except (TypeError, LookupError):
+        _exit(Status.CRITICAL, f"{url} returns no answer of Keyturn")
 
 
 def _exit(
