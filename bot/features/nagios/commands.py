@@ -128,4 +128,4 @@ def _exit(
     texts = [escape_to_one_line(line).replace("|", "/") for line in lines]
     texts[0] += f" | {performance}" if performance else ""
     click.echo("\n".join(texts))
-    sys.exit(status)
+    sys.exit(int(status))

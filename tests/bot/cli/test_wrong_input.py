@@ -39,7 +39,12 @@ def _list_commands(
 # The name of a command, and one of its parameters.
 Sample = tuple[tuple[str, ...], click.Parameter]
 
-_COMMANDS = list(_list_commands(main))
+# Those that answer another program in its own form test that by themselves.
+_COMMANDS = [
+    (name, command)
+    for name, command in _list_commands(main)
+    if " ".join(name) not in collect("COMMANDS_OF_OTHER_PROGRAMS")
+]
 # How many parameters of each type are tried with hostile values: all of them take a minute.
 _TRIED_OF_EACH_TYPE = 2
 

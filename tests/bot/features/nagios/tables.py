@@ -2,3 +2,4 @@
 
 COMMANDS = {"nagios": "service"}
 COMMANDS_WITHOUT_JSON = {"nagios": "what Nagios reads, as it reads it"}
+COMMANDS_OF_OTHER_PROGRAMS = {"nagios": "a plugin: exit status 3, and a line on its output"}
