@@ -5,16 +5,14 @@ import os
 import pwd
 import socket
 from collections.abc import Mapping
-from contextlib import suppress
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
+from bot.hosts.inventory_text import create_yaml, dump_yaml, insert_host, replace_file
 from bot.policy.loader import load_policy
 from bot.queries.host_status import PendingHostSummary
 from connectors.inventory import Name
@@ -98,7 +96,7 @@ def store_pending_hosts(directory: Path, pending_hosts: Mapping[str, PendingHost
     if not pending_hosts:
         (directory / PENDING_HOSTS_FILE).unlink(missing_ok=True)
         return
-    _replace_file(
+    replace_file(
         directory / PENDING_HOSTS_FILE, _FILE_HEADER + render_pending_hosts(pending_hosts)
     )
 
@@ -112,73 +110,20 @@ def add_host_to_inventory_text(
     be invalid.
     """
     old = (directory / INVENTORY_FILE).read_text(encoding="utf-8")
-    data: Any = _create_yaml().load(old)
+    data: Any = create_yaml().load(old)
     if name in (data.get("hosts") or {}):
         raise HostNotConfirmedError(
             f"{name} is already in {INVENTORY_FILE}: delete its entry from {PENDING_HOSTS_FILE}"
         )
     comment = describe_confirmation(pending_host, confirmed_by)
-    text = _insert_host(old, name, pending_host.entry, comment)
+    text = insert_host(old, name, pending_host.entry, comment)
     load_policy(directory, inventory=text)
     return text
 
 
-def _insert_host(text: str, name: str, fields: Mapping[str, Any], comment: str) -> str:
-    """Return the text of an inventory with a host after the last one.
-
-    The lines of the other hosts stay as they are. ruamel would write the new one behind the
-    comments that follow the last host, which may belong to the next key.
-    """
-    line, indent = _find_place(text)
-    wanted: Any = YAML(typ="safe", pure=True).load(text)
-    wanted["hosts"] = {**(wanted.get("hosts") or {}), name: dict(fields)}
-    entry = _dump_yaml({name: dict(fields)}).splitlines()
-    lines = text.splitlines()
-    added = [f"{' ' * indent}{one}" for one in (f"# {comment}", *entry)]
-    inserted = "\n".join([*lines[:line], *added, *lines[line:], ""])
-    # An alias as the last value, for example, stands elsewhere than its node.
-    if line and _is_same_yaml(inserted, wanted):
-        return inserted
-    data: Any = _create_yaml().load(text)
-    hosts = data["hosts"] = data.get("hosts") or CommentedMap()
-    hosts.fa.set_block_style()
-    hosts[name] = dict(fields)
-    hosts.yaml_set_comment_before_after_key(name, before=comment, indent=2)
-    return _dump_yaml(data)
-
-
-def _is_same_yaml(text: str, data: object) -> bool:
-    try:
-        return YAML(typ="safe", pure=True).load(text) == data
-    except YAMLError:
-        return False
-
-
-def _find_place(text: str) -> tuple[int, int]:
-    """Return after how many lines a host is inserted, and its indentation.
-
-    0 lines where the hosts are written in braces, or nowhere.
-    """
-    root: Any = _create_yaml().compose(text)
-    pairs: list[tuple[Any, Any]] = root.value
-    found = [(key, value) for key, value in pairs if key.value == "hosts"]
-    if not found:
-        return 0, 0
-    key, hosts = found[0]
-    if hosts.id == "scalar":  # `hosts:` and nothing below it
-        return key.end_mark.line + 1, key.start_mark.column + 2
-    if hosts.flow_style or not hosts.value:
-        return 0, 0
-    last: Any = hosts
-    while last.id != "scalar" and not last.flow_style and last.value:
-        newest: Any = last.value[-1]
-        last = newest[1] if last.id == "mapping" else newest
-    return last.end_mark.line + 1, hosts.value[0][0].start_mark.column
-
-
 def write_inventory(directory: Path, text: str) -> None:
     """Write inventory.yaml. Raises OSError without write access to the directory."""
-    _replace_file(directory / INVENTORY_FILE, text)
+    replace_file(directory / INVENTORY_FILE, text)
 
 
 def describe_confirmation(pending_host: PendingHost, confirmed_by: LocalUser) -> str:
@@ -193,33 +138,7 @@ def describe_confirmation(pending_host: PendingHost, confirmed_by: LocalUser) ->
 
 def render_pending_hosts(pending_hosts: Mapping[str, PendingHost]) -> str:
     """Return the entries of enrolling.yaml as YAML."""
-    return _dump_yaml({name: each.model_dump(mode="json") for name, each in pending_hosts.items()})
-
-
-def _create_yaml() -> YAML:
-    yaml = YAML()
-    yaml.preserve_quotes = True
-    yaml.width = 4096  # a key stays on its line
-    return yaml
-
-
-def _dump_yaml(data: Any) -> str:
-    stream = StringIO()
-    _create_yaml().dump(data, stream)
-    return stream.getvalue()
-
-
-def _replace_file(file: Path, text: str) -> None:
-    """Replace a file atomically and keep its mode; only the owner can write a new one."""
-    new = file.with_name(f".{file.name}.new")
-    try:
-        new.write_text(text, encoding="utf-8")
-        new.chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
-        new.replace(file)
-    except OSError:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
+    return dump_yaml({name: each.model_dump(mode="json") for name, each in pending_hosts.items()})
 
 
 _log = logging.getLogger(__name__)
