@@ -459,6 +459,7 @@ class Chat:
             self.service.outbox.run_until_cancelled(),
             self.service.handovers.run_until_cancelled(),
             *parts,
+            self.service.direct_notices.run_until_cancelled(),
             *sockets,
         )
 

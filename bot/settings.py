@@ -58,6 +58,7 @@ class Settings(BaseSettings):
     log: the format of the service log: text, or json, one object on a line.
     runbooks: the directory of your own runbooks and dialects.
     hooks: the file with the sources of incoming events and the targets of outgoing ones.
+    host_sources: the file with the systems from which hosts are proposed.
     oidc_…: sign-in with an OpenID Connect provider, enabled by a client id: its issuer, the client
     id and secret, the label of the button, whether its tokens contain Slack ids (claims: slack,
     or subject), and its discovery document or endpoints if they are not at the standard place.
@@ -110,6 +111,7 @@ class Settings(BaseSettings):
     keep_output: Annotated[int, Field(ge=0, le=36_500)] = 0
     runbooks: Path | None = None
     hooks: Path | None = None
+    host_sources: Path | None = None
     log: Literal["text", "json"] = "text"
     oidc_issuer: str = "https://slack.com"
     oidc_client_id: str = ""

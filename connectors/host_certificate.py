@@ -5,6 +5,7 @@ any name, with a pattern of names, or with an unknown option.
 """
 
 import base64
+import hashlib
 from collections.abc import Collection, Iterator
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -23,7 +24,12 @@ _SHORTEST_RSA = 2048
 
 
 def find_certificate_error(
-    blob: bytes, *, authority: str, names: Collection[str], now: float
+    blob: bytes,
+    *,
+    authority: str,
+    names: Collection[str],
+    now: float,
+    revoked: Collection[bytes] = (),
 ) -> str:
     """Return why a certificate is not valid for this host; "" if it is.
 
@@ -32,12 +38,15 @@ def find_certificate_error(
         authority: the public key of the CA that must have signed it.
         names: the host's name and address, one of which it must contain.
         now: seconds since 1970.
+        revoked: the SHA-256 of keys that are not accepted, even with a valid signature.
     """
     kind = blob[4 : 4 + int.from_bytes(blob[:4])]
     try:
         read = load_ssh_public_identity(kind + b" " + base64.b64encode(blob))
         if not isinstance(read, SSHCertificate):
             return "shows a plain key instead of a certificate of its CA"
+        if _hash_key(read) in revoked:
+            return "shows a certificate of a key that the inventory has in revoked_keys"
         return next(_list_certificate_errors(read, blob, authority, names, now), "")
     except (ValueError, UnsupportedAlgorithm):  # some fields are parsed only on access
         return "shows a certificate that is broken"
@@ -67,6 +76,12 @@ def _list_certificate_errors(
         )
     if certificate.critical_options:
         yield "shows a certificate with unknown critical options"
+
+
+def _hash_key(certificate: SSHCertificate) -> bytes:
+    """Return the SHA-256 of the key that a certificate is for, as OpenSSH computes it."""
+    line = certificate.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    return hashlib.sha256(base64.b64decode(line.split()[1])).digest()
 
 
 def _is_signature_valid(certificate: SSHCertificate, blob: bytes) -> bool:

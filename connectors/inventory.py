@@ -88,6 +88,9 @@ def _parse_public_key(text: str) -> str:
 PublicKey = Annotated[str, AfterValidator(_parse_public_key)]
 
 
+Fingerprint = Annotated[str, Field(pattern=r"^SHA256:[A-Za-z0-9+/]{43}$")]
+
+
 class Reader(BaseModel):
     """A second, read-only login of a host."""
 
@@ -233,6 +236,8 @@ class Host(BaseModel):
     """The public key that the host must show."""
     host_ca: PublicKey | None = None
     """Or the CA that must have signed its key."""
+    revoked_keys: tuple[Fingerprint, ...] = ()
+    """Fingerprints of host keys that are not accepted, whichever CA signed them."""
     jump: Name | None = None
     """The host to connect through."""
     bmc: Bmc | None = None
@@ -247,6 +252,8 @@ class Host(BaseModel):
     """The part of production that it belongs to."""
     tags: frozenset[Name] = frozenset()
     """What runs on it."""
+    source: Name | None = None
+    """The source of hosts that proposes changes of this entry, and its removal."""
     settings: Mapping[Clean, Clean] = {}
     """Words of commands that differ on this host, such as `haproxy.socket`."""
 
@@ -283,6 +290,22 @@ class Host(BaseModel):
         if has_keys and (self.host_key is None) == (self.host_ca is None):
             raise ValueError("set either host_key or host_ca: a host is identified by its key")
         return self
+
+    @model_validator(mode="after")
+    def _refuse_revoked_key(self) -> "Host":
+        if (self.host_key or self.host_ca) and self.fingerprint in self.revoked_keys:
+            raise ValueError(
+                f"{self.fingerprint} is in revoked_keys: give the host a new key, or the hosts a "
+                "new CA"
+            )
+        return self
+
+    @property
+    def revoked_hashes(self) -> frozenset[bytes]:
+        """The SHA-256 of the host keys that are not accepted."""
+        return frozenset(
+            base64.b64decode(f"{one.removeprefix('SHA256:')}=") for one in self.revoked_keys
+        )
 
     @model_validator(mode="after")
     def _refuse_passwords_of_linux(self) -> "Host":

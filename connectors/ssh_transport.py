@@ -337,6 +337,7 @@ def _verify_host_certificate(key: paramiko.PKey, host: Host) -> None:
         authority=str(host.host_ca),
         names=(host.name, host.address),
         now=time.time(),
+        revoked=host.revoked_hashes,
     )
     if objection:
         raise HostKeyMismatchError(

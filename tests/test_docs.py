@@ -211,7 +211,7 @@ def _list_routes() -> list[re.Pattern[str]]:
 def test_addresses_of_the_api_on_a_page_exist(page: Path):
     routes = _list_routes()
     assert routes
-    for address in re.findall(r"/api/v1(/[\w/.]+)", page.read_text()):
+    for address in re.findall(r"/api/v1(/[-\w/.]+)", page.read_text()):
         known = address == "/openapi.json" or any(route.fullmatch(address) for route in routes)
         assert known, address
 

@@ -1400,6 +1400,81 @@ class HostEnrolledAlone(Event, kind="host enrolled alone"):
     login: str
 
 
+class HostListProposed(
+    Event,
+    kind="host list proposed",
+    shown=EventText("List of {count} hosts proposed by {who}", "", Tone.INFO, "server"),
+):
+    """Hosts to add, change or remove: what differs, before and after, as people confirm it."""
+
+    digest: str
+    areas: tuple[str, ...]
+    changes: Document
+    source: str = ""
+
+    @property
+    def count(self) -> int:
+        return len(self.changes)
+
+
+class _AboutHostList(Event):
+    """About the list that the entry of this number proposed, with its digest."""
+
+    list: int
+    digest: str
+
+
+class HostListConfirmed(
+    _AboutHostList,
+    kind="host list confirmed",
+    shown=EventText("List {list} of hosts confirmed by {who}", "", Tone.SUCCESS, "check"),
+):
+    """An owner confirmed a list of hosts as it is."""
+
+
+class HostListWithdrawn(
+    _AboutHostList,
+    kind="host list withdrawn",
+    shown=EventText("List {list} of hosts withdrawn by {who}", "{reason}", Tone.NEUTRAL, "ban"),
+):
+    """A person withdrew a list of hosts, or its source proposes another one."""
+
+    reason: str = ""
+
+
+class HostListWritten(
+    _AboutHostList,
+    kind="host list written",
+    shown=EventText("List {list} of hosts written to the inventory", "", Tone.SUCCESS, "check"),
+):
+    """The changes of a list that two people confirmed are in inventory.yaml."""
+
+
+class HostListRefused(
+    _WithReason,
+    kind="host list refused",
+    shown=EventText("Confirmation of a list of hosts refused for {who}", "", Tone.WARNING, "ban"),
+):
+    """A person may not confirm or withdraw a list of hosts."""
+
+
+class HostSourceRead(
+    Event,
+    kind="host source read",
+    shown=EventText("Source {source} of hosts: {result}", "", Tone.INFO, "server"),
+):
+    """A source of hosts was read, with another result or problem than before."""
+
+    source: str
+    hosts: int = 0
+    problem: str = ""
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> str:
+        return self.problem or f"{self.hosts} hosts"
+
+
 class DeliveriesRetried(Event, kind="deliveries retried"):
     """Failed deliveries of a webhook are sent again."""
 

@@ -74,11 +74,13 @@ SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("runbook", "bot.cli.own_runbooks:runbook_commands",
             "Write, try, test and enable your own runbooks."),
     ),
-    "Inventory and policy": (
+    "Hosts": (
         CommandEntry("hosts", "bot.cli.hosts:show_hosts",
             "List hosts, or show NAME with its status, host key, logins and lock."),
         CommandEntry("locks", "bot.cli.hosts:list_locks",
             "List locked hosts and the runs that wait for them."),
+    ),
+    "Inventory and policy": (
         CommandEntry("policy", "bot.cli.policy:policy_commands",
             "Validate and explain the policy, and compare it with another."),
     ),

@@ -11,6 +11,7 @@ from bot.features import (
     drift,
     erasure,
     freezes,
+    host_lists,
     importing,
     mcp,
     nagios,
@@ -48,6 +49,7 @@ FEATURES: Sequence[Feature] = (
     drift.FEATURE,
     erasure.FEATURE,
     freezes.FEATURE,
+    host_lists.FEATURE,
     importing.FEATURE,
     mcp.FEATURE,
     nagios.FEATURE,
@@ -91,6 +93,7 @@ def load_chat() -> "ChatFeatures":
         list_started_duties=[list_of for one in found for list_of in one.list_started_duties],
         handover_sections=[build for one in found for build in one.handover_sections],
         build_parts=[build for one in found for build in one.build_parts],
+        list_direct_notices=[list_of for one in found for list_of in one.list_direct_notices],
     )
 
 

@@ -1,6 +1,6 @@
 """Edit the text of inventory.yaml, so that what people wrote there stays as it is."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
@@ -11,28 +11,55 @@ from ruamel.yaml.comments import CommentedMap
 from ruamel.yaml.error import YAMLError
 
 
-def insert_host(text: str, name: str, fields: Mapping[str, Any], comment: str) -> str:
-    """Return the text of an inventory with a host after the last one.
+def insert_hosts(text: str, hosts: Mapping[str, Mapping[str, Any]], comment: str) -> str:
+    """Return the text of an inventory with hosts after the last one, each below a comment.
 
-    The lines of the other hosts stay as they are. ruamel would write the new one behind the
+    The lines of the other hosts stay as they are. ruamel would write the new ones behind the
     comments that follow the last host, which may belong to the next key.
     """
     line, indent = _find_place(text)
     wanted: Any = YAML(typ="safe", pure=True).load(text)
-    wanted["hosts"] = {**(wanted.get("hosts") or {}), name: dict(fields)}
-    entry = dump_yaml({name: dict(fields)}).splitlines()
+    entries = {name: dict(fields) for name, fields in hosts.items()}
+    wanted["hosts"] = {**(wanted.get("hosts") or {}), **entries}
     lines = text.splitlines()
-    added = [f"{' ' * indent}{one}" for one in (f"# {comment}", *entry)]
+    added = [
+        f"{' ' * indent}{one}"
+        for name, fields in entries.items()
+        for one in (f"# {comment}", *dump_yaml({name: fields}).splitlines())
+    ]
     inserted = "\n".join([*lines[:line], *added, *lines[line:], ""])
     # An alias as the last value, for example, stands elsewhere than its node.
     if line and _is_same_yaml(inserted, wanted):
         return inserted
     data: Any = create_yaml().load(text)
-    hosts = data["hosts"] = data.get("hosts") or CommentedMap()
-    hosts.fa.set_block_style()
-    hosts[name] = dict(fields)
-    hosts.yaml_set_comment_before_after_key(name, before=comment, indent=2)
+    known = data["hosts"] = data.get("hosts") or CommentedMap()
+    known.fa.set_block_style()
+    for name, fields in entries.items():
+        known[name] = fields
+        known.yaml_set_comment_before_after_key(name, before=comment, indent=2)
     return dump_yaml(data)
+
+
+def change_hosts(
+    text: str, changes: Mapping[str, Mapping[str, Any]], removed: Collection[str]
+) -> str:
+    """Return the text of an inventory with other values of some fields, and without some hosts.
+
+    Comments and the other values stay. Raises ValueError if the text would mean something else.
+    """
+    wanted: Any = YAML(typ="safe", pure=True).load(text)
+    data: Any = create_yaml().load(text)
+    for name, fields in changes.items():
+        wanted["hosts"][name] = {**(wanted["hosts"][name] or {}), **fields}
+        data["hosts"][name] = data["hosts"][name] or CommentedMap()
+        data["hosts"][name].update(fields)
+    for name in removed:
+        del wanted["hosts"][name], data["hosts"][name]
+    edited = dump_yaml(data)
+    # A host that is an alias of another would have changed that one too.
+    if not _is_same_yaml(edited, wanted):
+        raise ValueError("hosts of inventory.yaml share lines (& and *): edit it by hand")
+    return edited
 
 
 def _is_same_yaml(text: str, data: object) -> bool:

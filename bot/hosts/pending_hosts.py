@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from bot.hosts.inventory_text import create_yaml, dump_yaml, insert_host, replace_file
+from bot.hosts.inventory_text import create_yaml, dump_yaml, insert_hosts, replace_file
 from bot.policy.loader import load_policy
 from bot.queries.host_status import PendingHostSummary
 from connectors.inventory import Name
@@ -116,7 +116,7 @@ def add_host_to_inventory_text(
             f"{name} is already in {INVENTORY_FILE}: delete its entry from {PENDING_HOSTS_FILE}"
         )
     comment = describe_confirmation(pending_host, confirmed_by)
-    text = insert_host(old, name, pending_host.entry, comment)
+    text = insert_hosts(old, {name: pending_host.entry}, comment)
     load_policy(directory, inventory=text)
     return text
 

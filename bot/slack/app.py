@@ -28,6 +28,7 @@ from bot.slack.client import ConnectionRetryHandler, MessageSender
 from bot.slack.command_forms import CommandForms
 from bot.slack.commands import SlackCommands
 from bot.slack.dedup import DeliveryRegister
+from bot.slack.direct_notices import DirectNotices
 from bot.slack.features import NO_FEATURES, ChatContext, ChatFeatures
 from bot.slack.handover import Handovers
 from bot.slack.home import HomeTabs
@@ -123,6 +124,7 @@ class SlackService:
         home_tabs: updates Home tabs; run by the outbox.
         handovers: sends what is open to who comes on duty; to be run beside the app.
         parts: what features do; to be run beside the app.
+        direct_notices: sends messages of features to single people; to be run beside the app.
     """
 
     def __init__(
@@ -153,6 +155,9 @@ class SlackService:
             sender,
             features.list_started_duties,
             features.handover_sections,
+        )
+        self.direct_notices = DirectNotices(
+            database, view_builder, sender, features.list_direct_notices
         )
         self.outbox = Outbox(
             database,

@@ -93,6 +93,21 @@ class ChatPart:
 
 
 @dataclass(frozen=True)
+class DirectNotice:
+    """A message to one person, which is sent once."""
+
+    person: str
+    key: str
+    """Names it: no other notice to this person has the same."""
+    build: Callable[[str], Message]
+    """Returns the message from the address of the pages; "" if they have none."""
+
+
+ListDirectNotices = Callable[[Transaction, Policy], Sequence[DirectNotice]]
+"""Returns the notices that are due, sent ones too."""
+
+
+@dataclass(frozen=True)
 class ChatFeatures:
     """The parts of a feature, or of all features."""
 
@@ -105,6 +120,7 @@ class ChatFeatures:
     """Who gets a handover now."""
     handover_sections: Sequence[BuildDigest] = ()
     build_parts: Sequence[Callable[[ChatContext], ChatPart]] = ()
+    list_direct_notices: Sequence[ListDirectNotices] = ()
 
     @property
     def help(self) -> Sequence[tuple[str, str]]:

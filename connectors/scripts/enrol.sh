@@ -1,5 +1,6 @@
 # Enrol this host, as root: from now on it runs only what people have signed. SIGNERS and FLOOR hold
 # the content of the two files that say whose signatures count, and how many of them.
+# shellcheck disable=SC2154 # install-begin.sh sets check and staged, and has same
 
 version=$(ssh -V 2>&1 | sed -n 's/^OpenSSH_\([0-9][0-9.]*\).*/\1/p')
 if ! command -v ssh-keygen >/dev/null || ! awk -v found="$version" 'BEGIN {
@@ -10,13 +11,19 @@ if ! command -v ssh-keygen >/dev/null || ! awk -v found="$version" 'BEGIN {
         "nothing was changed" >&2
     exit 1
 fi
-mkdir -p /etc/keyturn /var/lib/keyturn-signed
-chown 0:0 /etc/keyturn /var/lib/keyturn-signed
-chmod 755 /etc/keyturn
-chmod 700 /var/lib/keyturn-signed
+if [ -z "$check" ]; then
+    mkdir -p /etc/keyturn /var/lib/keyturn-signed
+    chown 0:0 /etc/keyturn /var/lib/keyturn-signed
+    chmod 755 /etc/keyturn
+    chmod 700 /var/lib/keyturn-signed
+fi
 
 # Write the file of this name, and keep another that was there.
 put_file() {
+    printf '%s\n' "$2" >"$staged"
+    if same "$staged" "/etc/keyturn/$1" 644; then return 0; fi
+    echo "changed: /etc/keyturn/$1"
+    [ -z "$check" ] || return 0
     printf '%s\n' "$2" >"/etc/keyturn/$1.new"
     chown 0:0 "/etc/keyturn/$1.new"
     chmod 644 "/etc/keyturn/$1.new"
@@ -30,4 +37,7 @@ put_file() {
 put_file signers "$SIGNERS"
 put_file floor "$FLOOR"
 # A plan from before this time could have run here already.
-[ -s /var/lib/keyturn-signed/since ] || date +%s >/var/lib/keyturn-signed/since
+if [ ! -s /var/lib/keyturn-signed/since ]; then
+    echo "changed: /var/lib/keyturn-signed/since"
+    [ -n "$check" ] || date +%s >/var/lib/keyturn-signed/since
+fi

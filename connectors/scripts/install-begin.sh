@@ -21,15 +21,30 @@ esac
         "update-alternatives --config visudo. Nothing was changed" >&2
     exit 1
 }
-mkdir -p "$FOLDER"
-chown 0:0 "$FOLDER"
-chmod 755 "$FOLDER"
+# With KEYTURN_CHECK nothing is changed, and what would be is printed.
+check=${KEYTURN_CHECK:-}
+if [ -z "$check" ]; then
+    mkdir -p "$FOLDER"
+    chown 0:0 "$FOLDER"
+    chmod 755 "$FOLDER"
+fi
+staged=$(mktemp)
 # sudo ignores files with a period in their names, so the new file is checked before it is used.
-rules=$(mktemp /etc/sudoers.d/.keyturn.XXXXXX)
-trap 'rm -f -- "$rules"' EXIT
+rules=$(if [ -n "$check" ]; then mktemp; else mktemp /etc/sudoers.d/.keyturn.XXXXXX; fi)
+trap 'rm -f -- "$staged" "$rules"' EXIT
+
+# same FILE PATH MODE: whether PATH is a file of root with this mode and the content of FILE.
+same() {
+    [ -n "$(find "$2" -prune -type f -user 0 -group 0 -perm "$3" 2>/dev/null)" ] &&
+        cmp -s "$1" "$2"
+}
 
 put() {
-    cat >"$1.new"
+    cat >"$staged"
+    if same "$staged" "$1" 755; then return 0; fi
+    echo "changed: $1"
+    [ -z "$check" ] || return 0
+    cat "$staged" >"$1.new"
     chown 0:0 "$1.new"
     chmod 755 "$1.new"
     mv -f -- "$1.new" "$1"

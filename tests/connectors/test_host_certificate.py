@@ -13,7 +13,7 @@ from connectors import host_certificate, ssh
 from connectors.command import Shell
 from connectors.errors import HostKeyMismatchError
 from connectors.host_certificate import find_certificate_error
-from connectors.inventory import Host
+from connectors.inventory import Host, compute_fingerprint
 from tests.playground.authority import Authority, CertifiedSshd
 from tests.playground.keys import KeyPair, KeyType, make_key
 
@@ -64,6 +64,25 @@ def test_host_certificate_is_accepted_when_the_ca_signed_the_host_key(
         sshd.stop()
         _start_with_certificate(sshd, authority, principals="other.example,web1")
         assert _run_echo(_host(sshd, authority)) == "hello\n"
+
+
+@pytest.mark.real
+def test_certificate_of_a_revoked_key_is_refused(sshd: CertifiedSshd, authority: Authority):
+    _start_with_certificate(sshd, authority, principals="web1")
+    host = _host(sshd, authority)
+    fingerprint = compute_fingerprint(sshd.host_key.split()[1])
+    other = compute_fingerprint(make_key().public.split()[1])
+    assert _run_echo(host.model_copy(update={"revoked_keys": (other,)})) == "hello\n"
+    with pytest.raises(HostKeyMismatchError, match="revoked_keys"):
+        _run_echo(host.model_copy(update={"revoked_keys": (other, fingerprint)}))
+    with pytest.raises(ValueError, match="is in revoked_keys"):
+        Host.model_validate(
+            {
+                **sshd.inventory_entry(area="infra"),
+                "name": "web1",
+                "revoked_keys": [fingerprint],
+            }
+        )
 
 
 @pytest.mark.real

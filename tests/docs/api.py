@@ -74,6 +74,13 @@ PAGES: Mapping[str, tuple[str, Sequence[str]]] = {
             *("listRunbooks", "listFieldOptions"),
         ),
     ),
+    "host-lists": (
+        "Lists of hosts",
+        (
+            *("listHostLists", "getHostList", "proposeHostList", "confirmHostList"),
+            "withdrawHostList",
+        ),
+    ),
     "policy": (
         "People and policy",
         ("getMe", "getAccess", "getPolicy"),

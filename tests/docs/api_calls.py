@@ -95,7 +95,7 @@ def record_calls() -> tuple[Mapping[str, Any], Mapping[str, Call]]:
     with tempfile.TemporaryDirectory() as directory, _start_service(Path(directory)) as service:
         for record in (
             *(_record_runs, _record_decisions, _record_schedules),
-            *(_record_drift, _record_freezes, _record_rest, _record_signature),
+            *(_record_drift, _record_freezes, _record_host_lists, _record_rest, _record_signature),
         ):
             record(service)
         return service.api.openapi(), service.calls
@@ -433,6 +433,20 @@ def _record_freezes(service: _Service) -> None:
     service.call("listFreezes", "dora", "GET /freezes")
     over = {"reason": "it ended early"}
     service.call("endFreeze", "olga", f"POST /freezes/{number}/end", over)
+
+
+def _record_host_lists(service: _Service) -> None:
+    key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJrbYp1uX3mwUoTgxqIVAtRQS7Gl2hCgZVhXQO6UkmYP"
+    web9 = {"address": "192.0.2.9", "host_key": key, "area": "web", "tags": ["nginx"]}
+    listed = {"hosts": {"web9": web9}, "remove": []}
+    found = service.call("proposeHostList", "dora", "POST /host-lists", listed)
+    path = f"/host-lists/{found['id']}"
+    service.call("getHostList", "dora", f"GET {path}")
+    service.call("listHostLists", "dora", "GET /host-lists")
+    digest = {"digest": found["digest"]}
+    service.call("confirmHostList", "olga", f"POST {path}/confirm", digest)
+    wrong = {"reason": "web9 is a test machine"}
+    service.call("withdrawHostList", "dora", f"POST {path}/withdraw", wrong)
 
 
 def _change_by_hand(tx: Transaction) -> int:

@@ -86,8 +86,12 @@ _TRIAL = """\
 set -e
 mount -t tmpfs none /usr/local/lib
 mount -t tmpfs none /etc/sudoers.d
-sh "$1"
-mkdir -p /usr/local/lib/keyturn
+KEYTURN_CHECK=1 sh "$1" >"$1.would"
+[ -z "$(find /usr/local/lib /etc/sudoers.d -type f)" ]
+sh "$1" >"$1.did"
+grep '^changed: ' "$1.did" | diff - "$1.would" >&2
+sed '/^changed: /d' "$1.did"
+KEYTURN_CHECK=1 sh "$1"
 echo old >/usr/local/lib/keyturn/old-0123456789ab
 sh "$1" >&2
 visudo -cqf /etc/sudoers.d/keyturn

@@ -1,0 +1,52 @@
+"""The pages of lists of hosts: read one, and confirm exactly what was read."""
+
+from bot.features.host_lists.actions import HostListActions
+from bot.features.host_lists.changes import HostListFile
+from bot.features.host_lists.state import HostList
+from tests.bot.features.host_lists.test_actions import make_host
+from tests.bot.web.conftest import Site
+from tests.bot.web.parsed_page import Page
+
+
+def propose(site: Site, person: str = "dora") -> HostList:
+    listed = HostListFile.model_validate(
+        {"hosts": {"new1": make_host(), "web1": {"address": "192.0.2.80"}}}
+    )
+    return site.harness.service.bind(HostListActions).propose(listed, person=person)
+
+
+def test_owner_reads_a_list_and_confirms_it(site: Site):
+    proposed = propose(site)
+    browser = site.browser("olga")
+    listed = Page(browser.get("/host-lists").text)
+    assert f"List {proposed.number}" in listed.text
+    assert "1 added, 1 changed" in listed.text
+    page = Page(browser.get(f"/host-lists/{proposed.number}").text)
+    assert page.strange == []
+    assert proposed.changes[0].fingerprint in page.text
+    assert "address: 127.0.0.1 → 192.0.2.80" in page.text
+    done = site.send(browser, f"/host-lists/{proposed.number}/confirm", digest=proposed.digest)
+    assert "Confirmed" in done.text
+    assert "Confirm list" not in done.text
+
+
+def test_form_of_a_list_that_was_not_read_is_refused(site: Site):
+    proposed = propose(site)
+    answer = site.browser("olga").post(
+        f"/host-lists/{proposed.number}/confirm", data={"digest": "0" * 64}
+    )
+    assert answer.status_code == 409
+    assert "is not the one that you read" in Page(answer.text).text
+
+
+def test_person_who_proposed_it_sees_no_button_and_can_withdraw(site: Site):
+    proposed = propose(site)
+    browser = site.browser("dora")
+    page = Page(browser.get(f"/host-lists/{proposed.number}").text)
+    assert "Confirm list" not in page.text
+    ended = site.send(
+        browser, f"/host-lists/{proposed.number}/withdraw", reason="<b>a mistake</b>"
+    )
+    assert ended.strange == []
+    assert "Withdrawn. Nothing was changed." in ended.text
+    assert "<b>a mistake</b>" in ended.text

@@ -1,0 +1,194 @@
+"""The Ansible role, by the real ansible-playbook against real sshd, up to the confirmed list."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Generator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from bot.features.host_lists.actions import HostListActions
+from bot.features.host_lists.changes import HostListFile
+from bot.features.host_lists.writing import write_confirmed_lists
+from bot.hosts.live_check import check_hosts
+from bot.policy.loader import load_policy
+from connectors.fleet import Fleet
+from connectors.ssh_pool import SshPool
+from runbooks import load_catalogue
+from tests.bot.harness import Harness
+from tests.playground.ansible import BareHost, write_ansible_inventory
+from tests.playground.daemon import root
+from tests.playground.keys import KeyPair, make_key
+from tests.policies import write_policy
+
+ROLES = Path(__file__).parents[4] / "deploy" / "ansible" / "roles"
+BIN = Path(sys.executable).parent
+_PLAYBOOK = [{"hosts": "all", "gather_facts": False, "roles": ["keyturn_host"]}]
+
+
+class RolePlay:
+    """Hosts, and the controller from which the role sets them up."""
+
+    def __init__(self, directory: Path, policy: Path, *, count: int) -> None:
+        self.directory, self.policy = directory, policy
+        self.root_key = make_key()
+        self.root_key.write(directory / "root.key")
+        self.login_key, self.reader_key = make_key(), make_key()
+        self.hosts = {f"farm{n}": BareHost(self.root_key) for n in range(1, count + 1)}
+        (directory / "play.yml").write_text(json.dumps(_PLAYBOOK))
+        self.variables: dict[str, Any] = {
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(directory / "root.key"),
+            "ansible_ssh_common_args": "-F none -o StrictHostKeyChecking=no "
+            "-o UserKnownHostsFile=/dev/null",
+            "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_pipelining": True,
+            "keyturn_public_key": self.login_key.public,
+            "keyturn_area": "web",
+            "keyturn_tags": ["nginx"],
+            "keyturn_reader": "kt-read",
+            "keyturn_reader_public_key": self.reader_key.public,
+            "keyturn_command": [sys.executable, "-m", "bot"],
+        }
+
+    @contextmanager
+    def started(self) -> Generator[Self]:
+        with ExitStack() as stack:
+            for host in self.hosts.values():
+                stack.enter_context(host)
+            yield self
+
+    @property
+    def listed(self) -> Path:
+        return self.directory / "keyturn-hosts.json"
+
+    def run(self, *options: str, check: bool = True, **variables: Any) -> str:
+        """Run the role, and return what ansible-playbook printed."""
+        inventory = write_ansible_inventory(
+            self.directory / "inventory.json", self.hosts, {**self.variables, **variables}
+        )
+        env = {
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+            "HOME": str(self.directory),
+            "LANG": "C.UTF-8",
+            "ANSIBLE_ROLES_PATH": str(ROLES),
+            "ANSIBLE_LOCALHOST_WARNING": "False",
+            "ANSIBLE_FORKS": "10",
+            # The path of a socket is short.
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": str(root() / "ansible"),
+            "ANSIBLE_RETRY_FILES_ENABLED": "False",
+            "PYTHONPATH": str(ROLES.parents[2]),
+            "KEYTURN_POLICY": str(self.policy),
+        }
+        command = [BIN / "ansible-playbook", "-i", inventory, "play.yml", *options]
+        done = subprocess.run(
+            command, cwd=self.directory, env=env, text=True, capture_output=True, check=False
+        )
+        assert (done.returncode == 0) is check, done.stdout + done.stderr
+        return done.stdout
+
+    def recap(self, output: str) -> Mapping[str, Mapping[str, int]]:
+        """Return the counts of each host, such as `changed`."""
+        lines = output.partition("PLAY RECAP")[2].splitlines()[1:]
+        return {
+            name.strip(): {
+                word.partition("=")[0]: int(word.partition("=")[2]) for word in counts.split()
+            }
+            for line in lines
+            if ":" in line
+            for name, _, counts in [line.partition(":")]
+        }
+
+    def look(
+        self, name: str, command: str, login: str = "root", key: KeyPair | None = None
+    ) -> str:
+        """Run a command on a host and return what it printed."""
+        host = self.hosts[name]
+        file = (key or self.root_key).write(self.directory / f"{login}.key")
+        words = ["ssh", "-F", "none", "-i", str(file), "-p", str(host.port)]
+        unchecked = ["-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null"]
+        done = subprocess.run(
+            [*words, *unchecked, f"{login}@{host.address}", command],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stdout
+
+
+_IS_CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
+_COUNT = 300 if _IS_CHAOS else 3
+
+
+@pytest.mark.timeout(3600)
+def test_hosts_of_the_role_are_enrolled_by_one_confirmation(harness: Harness, tmp_path: Path):
+    """Check mode changes nothing, and neither does a second run."""
+    policy = harness.policies.path
+    actions = harness.service.bind(HostListActions)
+    with RolePlay(tmp_path, policy, count=_COUNT).started() as play:
+        play.login_key.write(policy / "keys" / "keyturn")
+        play.reader_key.write(policy / "keys" / "keyturn-read")
+        if not _IS_CHAOS:
+            _check_mode_changes_nothing(play)
+        _expect_success(play.recap(play.run()), count=_COUNT)
+        listed = HostListFile.model_validate_json(play.listed.read_text())
+        proposed = actions.propose(listed, person="dora")
+        assert proposed.summary == f"{_COUNT} added"
+        actions.confirm(proposed.number, person="olga", digest=proposed.digest)
+        assert write_confirmed_lists(harness.database, harness.policies, policy) == {}
+        inventory = load_policy(policy).inventory
+        names = list(play.hosts)
+        assert {name: inventory[name].host_key for name in names} == {
+            name: host.host_key for name, host in play.hosts.items()
+        }
+        fleet = Fleet(inventory, SshPool(policy))
+        try:
+            checks = list(check_hosts(fleet, names, load_catalogue()))
+        finally:
+            fleet.close()
+        assert [one for one in checks if not one.is_healthy] == []
+        assert len(checks) == _COUNT
+        if not _IS_CHAOS:
+            _check_rights(play)
+            again = play.recap(play.run())
+            assert {one["changed"] for one in again.values()} == {0}
+
+
+def _expect_success(counts: Mapping[str, Mapping[str, int]], *, count: int) -> None:
+    assert len(counts) == count
+    assert sum(one["failed"] + one["unreachable"] for one in counts.values()) == 0
+
+
+def _check_mode_changes_nothing(play: RolePlay) -> None:
+    counts = play.recap(play.run("--check"))
+    _expect_success(counts, count=len(play.hosts))
+    assert all(one["changed"] > 0 for one in counts.values())
+    assert not play.listed.exists()
+    assert play.look("farm1", "getent passwd keyturn; ls /usr/local/lib/keyturn") == ""
+
+
+def _check_rights(play: RolePlay) -> None:
+    assert play.look("farm1", "id -un", "keyturn", play.login_key) == "keyturn\n"
+    assert play.look("farm1", "id -un", "kt-read", play.reader_key) == "kt-read\n"
+    assert "restrict ssh-ed25519" in play.look("farm1", "cat ~keyturn/.ssh/authorized_keys")
+    sudo = play.look("farm1", "sudo -n -l", "keyturn", play.login_key)
+    assert "NOPASSWD" in sudo
+    assert "(ALL) ALL" not in sudo
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("keyturn_public_key", "ssh-ed25519 AAAA\nssh-ed25519 BBBB"),
+        ("keyturn_key_options", "restrict\nssh-ed25519 BBBB"),
+    ],
+)
+def test_role_refuses_variables_with_a_second_line(tmp_path: Path, name: str, value: str):
+    """Before it contacts any host."""
+    play = RolePlay(tmp_path, write_policy(tmp_path / "policy").path, count=1)
+    assert "set keyturn_public_key" in play.run(check=False, **{name: value})
