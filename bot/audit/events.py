@@ -1304,10 +1304,7 @@ class PersonDeprovisioned(
     ),
     revokes="stay",
 ):
-    """The identity provider made an account inactive or deleted it: its person has no rights.
-
-    The entries of what ended with it follow.
-    """
+    """The identity provider ended an account, and with it what the entries after this one say."""
 
     stay: str
     is_deleted: bool = False
@@ -1318,10 +1315,7 @@ class ProvisionedGroupChanged(
     kind="provisioned group changed",
     shown=EventText("Group {group} changed by the identity provider", "", Tone.INFO),
 ):
-    """The identity provider created, changed or deleted a group, or changed who is in it.
-
-    Members are named by their accounts.
-    """
+    """The identity provider changed a group, or who is in it: members are named by account."""
 
     group: str
     group_id: str

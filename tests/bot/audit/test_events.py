@@ -112,6 +112,7 @@ def test_entries_that_must_not_disappear_are_these():
         "everything stopped": PERSON,
         "factor removed": "factor",
         "grant revoked": "grant",
+        "person deprovisioned": "stay",
         "review required": PERSON,
         "token revoked": "token",
     }

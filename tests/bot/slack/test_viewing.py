@@ -36,6 +36,7 @@ ABOUT_ONE = (
     "undo {run}",
     "again {run}",
     "withdraw {run}",
+    "hold {run}",
     "question {run} why now?",
     "answer {run} because of the sale",
     "reassign {run} adam",
