@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
 import threading
@@ -24,6 +25,7 @@ from bot.model.run import Run, State
 from tests.playground import sample_company
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.playground.service import Service
+from tests.playground.tls import create_certificate
 
 ROOT = Path(__file__).parents[2]
 ACTION = ROOT / "deploy" / "github-action"
@@ -128,6 +130,7 @@ def _run_action(directory: Path, url: str, token: str, **inputs: str) -> Result:
             "GITHUB_ACTION_PATH": str(ACTION),
             "GITHUB_OUTPUT": str(outputs),
             "GITHUB_JOB": "deploy",
+            "SSL_CERT_FILE": os.environ.get("SSL_CERT_FILE", ""),
             **{f"GITHUB_{name.upper()}": value for name, value in github.items()},
             **{name: fill(fill(value)) for name, value in step["env"].items()},
         },
@@ -156,7 +159,7 @@ def _run_ansible(directory: Path, url: str, token: str, **options: str) -> Resul
     ]
     (directory / "play.yml").write_text(json.dumps(play))
     ended = subprocess.run(
-        [Path(sys.executable).parent / "ansible-playbook", "-i", "localhost,", "play.yml", "-vv"],
+        [Path(sys.executable).parent / "ansible-playbook", "-i", "localhost,", "play.yml", "-vvv"],
         cwd=directory,
         env={
             **os.environ,
@@ -174,9 +177,12 @@ def _run_ansible(directory: Path, url: str, token: str, **options: str) -> Resul
         check=False,
         timeout=100,
     )
-    found = re.search(r"(?:=> |: )(\{.*\})$", ended.stdout, re.MULTILINE)
+    # So verbose that it prints the options of the module too.
+    assert token not in ended.stdout + ended.stderr
+    found = re.search(r"=> (\{.*^\})$", ended.stdout, re.MULTILINE | re.DOTALL)
     assert found is not None, ended.stdout + ended.stderr
     facts: dict[str, Any] = json.loads(found[1])
+    assert "module_args" in facts["invocation"]
     kept = {name: str(facts[name]) for name in ("run", "state", "page") if name in facts}
     return Result(ended.returncode == 0, facts["msg"], kept, facts["changed"])
 
@@ -305,7 +311,9 @@ def test_page_on_integrations_shows_inputs_and_options_that_exist(shop: Shop, tm
 
 
 @contextmanager
-def _serve(answers: list[tuple[int, dict[str, str], Any]]) -> Generator[tuple[str, list[str]]]:
+def _serve(
+    answers: list[tuple[int, dict[str, str], Any]], tls: ssl.SSLContext | None = None
+) -> Generator[tuple[str, list[str]]]:
     """Answer requests in turn, the last for good; yield the address and what was requested."""
     seen: list[str] = []
 
@@ -326,9 +334,11 @@ def _serve(answers: list[tuple[int, dict[str, str], Any]]) -> Generator[tuple[st
         def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002 - its name
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Door) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}", seen
+        yield f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}", seen
         server.shutdown()
         thread.join()
 
@@ -353,6 +363,22 @@ def test_redirect_never_receives_the_token(tmp_path: Path):
             result = _run_action(tmp_path, url, "kt_x", request=CHECK)
         assert not result.succeeded
         assert stolen == []
+
+
+def test_server_without_a_valid_certificate_never_receives_the_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    certified = create_certificate(tmp_path, names=("127.0.0.1",))
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certified.chain)
+    with _serve([(202, {}, {"run": _build_run()})], tls) as (url, seen):
+        result = _run_action(tmp_path, url, "kt_x", request=CHECK)
+        assert not result.succeeded
+        assert "has no valid certificate" in result.output
+        assert seen == []
+        # The runner can trust an authority of your own.
+        monkeypatch.setenv("SSL_CERT_FILE", str(certified.authority))
+        assert _run_action(tmp_path, url, "kt_x", request=CHECK).succeeded
 
 
 def test_interrupted_request_is_found_again_by_its_redirect(tmp_path: Path):
