@@ -186,7 +186,7 @@ def _format_schedule(run: Mapping[str, Any]) -> list[str]:
 def _format_decision(decision: Mapping[str, Any]) -> str:
     owner = f" on behalf of {decision['on_behalf_of']}" if decision["on_behalf_of"] else ""
     how = "approved" if decision["approves"] else "denied"
-    if decision["start_at"]:
+    if decision.get("start_at"):
         how += f" to start at {format_time(decision['start_at'])}"
     when = _format_time_and_reason(decision["at"], decision["reason"])
     return f"  {how} by {decision['person']}{owner}{when}"
