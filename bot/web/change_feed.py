@@ -101,7 +101,7 @@ class ChangeFeed:
             return self._state
 
     async def has_left(self, person: str) -> bool:
-        """Return whether a person is no longer in the policy, as of a moment ago.
+        """Return whether a person is no longer in the policy, as of a second ago.
 
         Asked for each open page, and read once for all. Raises as read().
         """

@@ -38,7 +38,7 @@ _ERROR_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:Error"
 _MAX_BODY_BYTES = 2 * 1024 * 1024
 _MAX_FILTER, _MAX_PATH, _MAX_OPERATIONS = 500, 300, 1000
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
-# Entra sends at most 25 requests a second. Whoever has no token is held to fewer.
+# Entra sends at most 25 requests a second. A caller without a token is held to fewer.
 BURST, _PER_SECOND = 200, 30.0
 REFUSED_BURST, _REFUSED_PER_SECOND = 20, 1.0
 
