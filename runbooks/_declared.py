@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from connectors import probation
 from connectors.command import Query, QueryRunner, Setting, Shell
-from connectors.errors import ParseError
+from connectors.errors import HostError, ParseError
 from connectors.probation import Probation
 from connectors.sudo import SudoRule
 from runbooks import _declared_cel as cel
@@ -85,7 +85,8 @@ _MESSAGES = {
 class FailedReading:
     """A reading that may fail, and did."""
 
-    reason: str
+    finding: str
+    error: HostError
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,15 @@ def _render_notes(notes: Sequence[_Rows], values: Values) -> list[str]:
     return [text for note in notes for (text,) in note.render(values.plain)]
 
 
+_Reason = tuple[Expression, Text]
+
+
+def _refuse(reasons: Sequence[_Reason], values: Values) -> None:
+    for when, because in reasons:
+        if when.is_true(values.plain):
+            raise Refused(because.render(values.plain))
+
+
 # Reads something of a host with these values. Raises HostError.
 _Read = Callable[[QueryRunner, str, Values], Any]
 
@@ -118,6 +128,8 @@ class _Reading:
     read_host: _Read
     when: Expression
     may_fail: bool
+    title: str
+    refuse: "Sequence[_Reason]"
 
     def read(self, run_query: QueryRunner, host: str, values: Values) -> Any:
         if not self.when.is_true(values.plain):
@@ -127,7 +139,7 @@ class _Reading:
         except READ_ERRORS as error:
             if not self.may_fail:
                 raise
-            return FailedReading(str(error))
+            return FailedReading(f"{self.title} could not be read: {error}", error)
 
 
 @dataclass(frozen=True)
@@ -173,8 +185,8 @@ class Declaration:
     page: RunbookPage
     readings: dict[str, _Reading]
     state: dict[str, _State]
-    never: list[tuple[Expression, Text]]
-    refuse: list[tuple[Expression, Text]]
+    never: list[_Reason]
+    refuse: list[_Reason]
     steps: list[_Step]
     current_state: Text
     notes: list[_Rows]
@@ -186,6 +198,8 @@ class Declaration:
     rows: list[_Rows]
     connectors: dict[str, ModuleType]
     rules: list[SudoRule]
+    times: frozenset[str]
+    """The names that are times in expressions. Any other time is a text there."""
 
 
 class _Declared(Runbook[Any]):
@@ -209,20 +223,30 @@ class _Declared(Runbook[Any]):
         found = dict(self.iterate_readings(run_query))
         failed = [each for each in found.values() if isinstance(each, FailedReading)]
         if failed and len(failed) == len(found):
-            raise ParseError(failed[0].reason)
+            raise failed[0].error
         return tuple(found.values()) if len(found) > 1 else next(iter(found.values()))
 
     def iterate_readings(self, run_query: QueryRunner) -> Iterator[tuple[str, Any]]:
-        """Yield each reading with its value. Raises HostError."""
+        """Yield each reading with its value. Raises HostError and Refused."""
         values = self._get_request()
         for name, reading in self.declaration.readings.items():
             value = reading.read(run_query, self.target, values)
-            values = _add(values, name, value)
+            values = self._add(values, name, value)
             yield name, value
+            _refuse(reading.refuse, values)
 
     def _get_request(self) -> Values:
         raw = {name: getattr(self, name) for name in type(self).model_fields}
-        return Values(raw, cel.make_plain(raw))
+        return Values(raw, {name: self._make_plain(name, value) for name, value in raw.items()})
+
+    def _make_plain(self, name: str, value: Any) -> Any:
+        if name in self.declaration.times:
+            return value
+        return None if isinstance(value, FailedReading) else cel.make_plain(value)
+
+    def _add(self, values: Values, name: str, value: Any) -> Values:
+        plain = {**values.plain, name: self._make_plain(name, value)}
+        return Values({**values.raw, name: value}, plain)
 
     def _get_values(self, state: Any) -> Values:
         """Return every value: of the request, of what was read, and of `state`."""
@@ -231,15 +255,10 @@ class _Declared(Runbook[Any]):
         found = cast("tuple[object, ...]", state) if len(names) > 1 else (state,)
         values = self._get_request()
         for name, value in zip(names, found, strict=True):
-            values = _add(values, name, value)
+            values = self._add(values, name, value)
         for name, each in declaration.state.items():
-            values = _add(values, name, each.compute(name, values))
+            values = self._add(values, name, each.compute(name, values))
         return values
-
-
-def _add(values: Values, name: str, value: Any) -> Values:
-    plain = None if isinstance(value, FailedReading) else cel.make_plain(value)
-    return Values({**values.raw, name: value}, {**values.plain, name: plain})
 
 
 class DeclaredCheck(_Declared, Check[Any]):
@@ -247,28 +266,20 @@ class DeclaredCheck(_Declared, Check[Any]):
         declared, values = self.declaration, self._get_values(state)
         table = declared.page.report.table if declared.page.report else None
         rows = [cells for row in declared.rows for cells in row.render(values.plain)]
+        failed = [each.finding for each in values.raw.values() if isinstance(each, FailedReading)]
         return Report.from_findings(
             declared.summary.render(values.plain),
-            [*_list_failed(values.raw), *_render_notes(declared.findings, values)],
+            [*failed, *_render_notes(declared.findings, values)],
             Table(table.columns, rows) if table else None,
             notes=_render_notes(declared.report_notes, values),
         )
-
-
-def _list_failed(raw: Mapping[str, Any]) -> Iterator[str]:
-    for name, value in raw.items():
-        if isinstance(value, FailedReading):
-            yield f"{name.replace('_', ' ')} could not be read: {value.reason}"
 
 
 class DeclaredChange(_Declared, Change[Any]):
     def plan(self, state: Any) -> Plan:
         plan = self.plan_anyway(state)
         if plan.steps:
-            values = self._get_values(state)
-            for when, because in self.declaration.refuse:
-                if when.is_true(values.plain):
-                    raise Refused(because.render(values.plain))
+            _refuse(self.declaration.refuse, self._get_values(state))
         return plan
 
     def plan_anyway(self, state: Any) -> Plan:
@@ -481,7 +492,7 @@ class _Builder:
 
     def build(self) -> Declaration:
         part = self._part
-        never = [self._make_reason(each, "never", at) for at, each in enumerate(part.never)]
+        never = self._make_reasons(part.never, "never")
         readings = {name: self._make_reading(name, each) for name, each in part.read.items()}
         state = {name: self._make_state(name, each) for name, each in part.state.items()}
         report = part.report
@@ -491,7 +502,7 @@ class _Builder:
             readings,
             state,
             never,
-            [self._make_reason(each, "refuse", at) for at, each in enumerate(part.refuse)],
+            self._make_reasons(part.refuse, "refuse"),
             [self._make_step(at) for at in range(len(part.steps))],
             self._make_text(part.current_state, "current_state"),
             self._make_notes(part.notes, "notes"),
@@ -503,6 +514,7 @@ class _Builder:
             [*self._make_table_rows(table)] if table else [],
             self._connectors,
             self._rules,
+            frozenset(name for name, each in self._scope.types.items() if each == cel.TIME),
         )
 
     @contextmanager
@@ -582,7 +594,9 @@ class _Builder:
         if part.may_fail or part.when != "true":
             type_ = cel.DYN
         self._scope = self._scope.extend(**{name: type_})
-        return _Reading(read_host, when, part.may_fail)
+        refuse = self._make_reasons(part.refuse, *path, "refuse")
+        title = part.title or name.replace("_", " ")
+        return _Reading(read_host, when, part.may_fail, title, refuse)
 
     def _make_named_query(self, part: ReadPart) -> tuple[_Read, cel.Type]:
         if part.root or part.parse:
@@ -641,11 +655,14 @@ class _Builder:
         self._scope = self._scope.extend(**{name: expression.type})
         return _State(expression, value)
 
-    def _make_reason(self, part: ReasonPart, *path: str | int) -> tuple[Expression, Text]:
-        return (
-            self._compile(part.when, *path, "when", wanted=(cel.BOOL,)),
-            self._make_text(part.because, *path, "because"),
-        )
+    def _make_reasons(self, parts: Sequence[ReasonPart], *path: str) -> list[_Reason]:
+        return [
+            (
+                self._compile(part.when, *path, at, "when", wanted=(cel.BOOL,)),
+                self._make_text(part.because, *path, at, "because"),
+            )
+            for at, part in enumerate(parts)
+        ]
 
     def _make_step(self, at: int) -> _Step:
         part, path = self._part.steps[at], ("steps", at)

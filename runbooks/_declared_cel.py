@@ -29,12 +29,12 @@ TEXTS = cel.Type.Map(STRING, STRING)
 Type = cel.Type
 
 MAX_LENGTH = 1000
-_MAX_ITEMS = 2000
-_MAX_VALUES = 100_000
-_MAX_TEXT = 4096
-_MAX_RESULT = 64 * 1024
-_MAX_DEPTH = 8
-_MAX_SUMS = 20
+MAX_ITEMS = 2000
+MAX_VALUES = 100_000
+MAX_TEXT = 4096
+MAX_RESULT = 64 * 1024
+MAX_DEPTH = 8
+MAX_SUMS = 20
 _MACROS = frozenset({"all", "exists", "exists_one", "filter", "map"})
 _QUOTED = r"[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
 _TEXT = re.compile(_QUOTED, re.DOTALL)
@@ -62,7 +62,7 @@ def _list_some(values: Sequence[object], most: int) -> str:
 
 
 def _bound(text: str) -> str:
-    if len(text) > _MAX_RESULT:
+    if len(text) > MAX_RESULT:
         raise ValueError("the text is too long")
     return text
 
@@ -215,8 +215,8 @@ def _refuse_costly(source: str) -> None:
             inside.append(call in _MACROS)
         elif sign == ")" and inside:
             inside.pop()
-    if sums > _MAX_SUMS:
-        raise CelError(f"an expression has at most {_MAX_SUMS} signs +: split it with `state`")
+    if sums > MAX_SUMS:
+        raise CelError(f"an expression has at most {MAX_SUMS} signs +: split it with `state`")
 
 
 @dataclass(frozen=True)
@@ -243,8 +243,8 @@ class Expression:
         if result.type().name() == "ERROR":
             reason = _shorten(str(result.plain_value()))
             raise ParseError(f"`{self.source}` cannot be computed: {reason}")
-        if _spend(result, _MAX_VALUES) < 0:
-            raise ParseError(f"`{self.source}` has more than {_MAX_VALUES:,} values: read fewer")
+        if _spend(result, MAX_VALUES) < 0:
+            raise ParseError(f"`{self.source}` has more than {MAX_VALUES:,} values: read fewer")
         return result.plain_value()
 
     def is_true(self, values: Mapping[str, Any]) -> bool:
@@ -378,12 +378,17 @@ def format_value(value: object) -> str:
 def make_plain(value: object, depth: int = 0) -> Any:
     """Return a value for expressions: a dataclass as a map with its fields and properties.
 
+    A time is a text, of which `timestamp()` makes a time.
+
     Raises ParseError for more than expressions may be given.
     """
-    if depth > _MAX_DEPTH:
+    if depth > MAX_DEPTH:
         raise ParseError("the state is nested too deeply for a declared runbook")
     if isinstance(value, Enum):
         return make_plain(value.value, depth)
+    if isinstance(value, datetime):
+        # CEL's library takes no time within other values.
+        return value.isoformat().replace("+00:00", "Z")
     if isinstance(value, Mapping):
         items = cast("Mapping[object, object]", value).items()
         return _make_map(((format_value(key), each) for key, each in items), len(items), depth)
@@ -394,7 +399,7 @@ def make_plain(value: object, depth: int = 0) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         parts = _list_parts(value)
         return _make_map(parts, len(parts), depth)
-    is_plain = value is None or isinstance(value, bool | int | float | datetime)
+    is_plain = value is None or isinstance(value, bool | int | float)
     return _refuse_large(value if is_plain else str(value))
 
 
@@ -404,17 +409,17 @@ def _make_map(items: Iterable[tuple[str, object]], count: int, depth: int) -> di
 
 
 def _refuse_large(value: Any) -> Any:
-    if isinstance(value, str) and len(value) > _MAX_TEXT:
-        raise ParseError(f"a text has more than {_MAX_TEXT:,} characters: read less")
+    if isinstance(value, str) and len(value) > MAX_TEXT:
+        raise ParseError(f"a text has more than {MAX_TEXT:,} characters: read less")
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
         raise ParseError(f"the number {value} is too large for a declared runbook")
     return value
 
 
 def _refuse_many(count: int) -> None:
-    if count > _MAX_ITEMS:
+    if count > MAX_ITEMS:
         raise ParseError(
-            f"{count:,} values are more than a declared runbook reads ({_MAX_ITEMS:,}): read fewer"
+            f"{count:,} values are more than a declared runbook reads ({MAX_ITEMS:,}): read fewer"
         )
 
 

@@ -88,6 +88,14 @@ class CommandPart(Part):
     """After which the host stops it."""
 
 
+class ReasonPart(Part):
+    """A condition, and why the request is refused if it is true."""
+
+    when: Cel
+    because: Words
+    """What is wrong, then what to do."""
+
+
 class ReadPart(Part):
     """One thing that is read from the host."""
 
@@ -107,6 +115,10 @@ class ReadPart(Part):
     """Whether it is read; it is null if not."""
     may_fail: StrictBool = False
     """Of a check: whether the rest is reported if it fails. It is null then, and a finding."""
+    title: StrictStr = ""
+    """What that finding calls it, such as `the peers`. Its name by default."""
+    refuse: list[ReasonPart] = Field(default_factory=list[ReasonPart], max_length=_MOST_PARTS)
+    """When the request makes no sense on this host. Nothing after it is read then."""
     parse: Literal["", "text", "number", "match", "lines", "table", "pairs", "json"] = Field(
         default="", alias="as"
     )
@@ -141,14 +153,6 @@ class StatePart(Part):
     """The smallest number."""
     most: StrictInt | None = None
     """The largest number."""
-
-
-class ReasonPart(Part):
-    """A condition, and why the request is refused if it is true."""
-
-    when: Cel
-    because: Words
-    """What is wrong, then what to do."""
 
 
 class NotePart(Part):

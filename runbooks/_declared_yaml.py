@@ -23,7 +23,7 @@ from ruamel.yaml.events import (
 KeyPath = tuple[str | int, ...]
 
 MAX_BYTES = 64 * 1024
-_MAX_DEPTH = 16
+MAX_DEPTH = 16
 _NULL = frozenset({"", "~", "null"})
 _BOOLEANS = {"true": True, "false": False}
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,17})", re.ASCII)
@@ -182,7 +182,7 @@ def _refuse_odd_event(event: Any, path: KeyPath) -> None:
         raise _make_error(event, "anchors and aliases are not allowed: write the value out")
     if getattr(event, "tag", None):
         raise _make_error(event, "tags are not allowed: remove the word that begins with !")
-    if len(path) > _MAX_DEPTH:
+    if len(path) > MAX_DEPTH:
         raise _make_error(event, "is nested too deeply")
 
 

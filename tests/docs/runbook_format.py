@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from runbooks import _declared_cel as cel
+from runbooks import _declared_yaml as yaml
 from runbooks._declared_cel import FUNCTION_NAMES
 from runbooks._declared_format import RunbookPage
 from runbooks._declared_reads import list_readers
@@ -17,8 +19,26 @@ A page is YAML 1.2 without anchors, aliases and tags. *CEL* is an expression in 
 [Common Expression Language](https://github.com/google/cel-spec): one line, without side effects. A
 *text* may hold CEL in braces: `{host} has {count(rows.size(), "row")}`; two braces are the sign
 itself. A *word* of a command may hold `{name}`: a field, or something of `read` or `state` that
-has a pattern or bounds.
+has a pattern or bounds. A *time* in what was read is a text, such as `2026-11-21T11:47:09Z`:
+`timestamp(unit.started_at)` is the time.
 """
+_EXPRESSION, _TEXT = 1000, 4000
+_LIMITS_HEAD = """\
+A page that is larger is refused when it is checked; what a host printed beyond them is an error
+that says so, and nothing is cut off. The tables above have those of each key.
+"""
+_LIMITS = {
+    "a page": f"{yaml.MAX_BYTES // 1024} KiB, {yaml.MAX_DEPTH} mappings and lists in each other",
+    "an expression": f"{cel.MAX_LENGTH:,} characters, {cel.MAX_SUMS} signs `+`, no `map` within "
+    "another macro",
+    "a text with CEL in braces": f"{_TEXT:,} characters",
+    "a list or mapping that was read": f"{cel.MAX_ITEMS:,} values, {cel.MAX_DEPTH} of them in "
+    "each other",
+    "a text that was read": f"{cel.MAX_TEXT:,} characters",
+    "a number": "2⁶³ − 1, and no less than −2⁶³",
+    "the value of an expression": f"{cel.MAX_VALUES:,} values in all",
+    "what `join` and `listed` return": f"{cel.MAX_RESULT // 1024} KiB",
+}
 _FUNCTIONS = {
     "count": 'a number with a noun: `count(n, "disk")`, `count(n, "entry", "entries")`',
     "grouped": "a number with commas, `1,234`",
@@ -48,7 +68,7 @@ _PARTS = {
     "FieldPart": "each of `fields`",
     "ReadPart": "each of `read`",
     "StatePart": "each of `state`, instead of an expression",
-    "ReasonPart": "each of `never` and `refuse`",
+    "ReasonPart": "each of `never`, and of `refuse` of a page or of a reading",
     "StepPart": "each of `steps`",
     "CommandPart": "`do` and `undo` of a step",
     "NotePart": "each of `notes`, and of `findings` and `notes` of a report",
@@ -71,6 +91,8 @@ def build_format_page() -> str:
     parts += ["\n## Functions in CEL\n", _FUNCTIONS_HEAD, "| function | returns |", "|---|---|"]
     parts += [f"| `{name}` | {text} |" for name, text in _FUNCTIONS.items()]
     programs = ", ".join(f"`{name}`" for name in list_readers())
+    parts += ["\n## Limits\n", _LIMITS_HEAD, "| of | at most |", "|---|---|"]
+    parts += [f"| {name} | {text} |" for name, text in _LIMITS.items()]
     parts += ["\n## Programs that `read` may run\n", _READERS_HEAD, f"{programs}\n"]
     return "\n".join(parts)
 
@@ -92,7 +114,21 @@ def _build_table(model: Mapping[str, Any]) -> Iterator[str]:
     for name, field in model["properties"].items():
         must = "**required**. " if name in required else ""
         text = str(field.get("description", "")).replace("\n", " ").replace("|", "\\|")
-        yield f"| `{name}` | {_name_type(field)} | {must}{text} |"
+        limits = " ".join(dict.fromkeys(_list_limits(field)))
+        yield f"| `{name}` | {_name_type(field)} | {must}{f'{text} {limits}'.strip()} |"
+
+
+def _list_limits(field: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the limits of a key, but for those that every expression or text has."""
+    for one in field.get("anyOf", ()):
+        yield from _list_limits(one)
+    for key in ("maxItems", "maxProperties"):
+        if key in field:
+            yield f"At most {field[key]}."
+    if field.get("maxLength", _TEXT) not in (_EXPRESSION, _TEXT):
+        yield f"At most {field['maxLength']:,} characters."
+    if "maximum" in field:
+        yield f"{field['minimum']:,} to {field['maximum']:,}."
 
 
 def _name_type(field: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from connectors.errors import CommandError, ParseError
 from runbooks import Leg, NoUndo, OwnRunbookError, Refused, read_own_files
 from runbooks._declared import load_page, register_page
 from runbooks._declared_yaml import PageError
+from tests.connectors.test_systemd import recorded
 from tests.runbooks.pages import (
     CHANGE,
     CHECK,
@@ -153,6 +154,58 @@ def test_reading_that_may_fail_is_a_finding_if_it_does():
     )
     report = check.report(check.read(fleet.run_query))
     assert (report.healthy, report.findings) == (False, ["uptime could not be read: no such file"])
+
+
+def test_reading_that_may_fail_has_a_title():
+    more = "  uptime: {file: /proc/uptime, may_fail: true, title: Its clock}\nstate:"
+    check = load_check_page(change_text(CHECK, "state:", more)).model_validate({"host": "web1"})
+    files = {"cat /proc/swaps": SWAPS.splitlines()[0], "cat /proc/uptime": CommandError("no file")}
+    fleet = ScriptedFleet({("web1", command): answer for command, answer in files.items()})
+    assert check.report(check.read(fleet.run_query)).findings == [
+        "Its clock could not be read: no file"
+    ]
+
+
+def test_check_whose_readings_all_fail_raises_the_first_error():
+    text = change_text(CHECK, "    skip: 1", "    skip: 1\n    may_fail: true")
+    check = load_check_page(text).model_validate({"host": "web1"})
+    fleet = ScriptedFleet({("web1", "cat /proc/swaps"): CommandError("no such file")})
+    with pytest.raises(CommandError, match=r"^no such file$"):
+        check.read(fleet.run_query)
+
+
+def test_reading_refuses_a_request_that_makes_no_sense_before_the_next_one():
+    more = """\
+    refuse:
+      - {when: areas.size() == 0, because: "{host} has no swap: add some"}
+  uptime: {file: /proc/uptime}
+state:"""
+    check = load_check_page(change_text(CHECK, "state:", more)).model_validate({"host": "web1"})
+    fleet = ScriptedFleet({("web1", "cat /proc/swaps"): SWAPS.splitlines()[0]})
+    with pytest.raises(Refused, match=r"^web1 has no swap: add some$"):
+        check.read(fleet.run_query)
+    fleet.script("web1", "cat /proc/swaps", SWAPS)
+    fleet.script("web1", "cat /proc/uptime", "1.0 2.0")
+    assert check.read(fleet.run_query)[1] == "1.0 2.0"
+
+
+def test_time_of_a_reading_is_a_text_of_which_expressions_make_a_time():
+    more = """\
+  unit: {query: systemd.query_service, with: {name: '"web"'}}
+state:
+  start: timestamp(unit.started_at)
+"""
+    text = change_text(CHECK, "state:\n", more)
+    text = change_text(text, "summary: '", "summary: '{unit.started_at}, {as_date(start)}: ")
+    check = load_check_page(text).model_validate({"host": "web1"})
+    report = check.report(((), recorded("running")))
+    assert report.summary.startswith("2026-11-21T11:47:09Z, 2026-11-21: web1 has 0 swap")
+
+
+def test_reason_of_a_reading_has_only_what_was_read_before():
+    more = "    refuse: [{when: full.size() == 0, because: no}]\nstate:"
+    with pytest.raises(PageError, match="nothing has the name full"):
+        load(change_text(CHECK, "state:", more))
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,8 @@ def _explain_request(part: RunbookPage) -> Iterator[str]:
         yield f"  never if {reason.when}: {reason.because}"
     for name, reading in part.read.items():
         yield f"  reads {name}: {_explain_reading(reading)}"
+        for reason in reading.refuse:
+            yield f"     refuses if {reason.when}: {reason.because}"
     for name, state in part.state.items():
         yield f"  then {name} is {state if isinstance(state, str) else state.value}"
     for reason in part.refuse:
