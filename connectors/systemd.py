@@ -70,6 +70,8 @@ _SHOWN = (
 
 # Oldest first, without the hint about the messages of other users.
 _JOURNAL = ("journalctl", "--no-pager", "-q", "--utc", "-o", "short-iso", "-n", "12")
+# Characters of a line of the journal that are shown.
+_MAX_LINE = 2_000
 _STARTS_AT_BOOT = {"enabled": True, "enabled-runtime": True, "disabled": False}
 _PROTECTED = re.compile(PROTECTED_SERVICES, re.ASCII)
 
@@ -201,7 +203,11 @@ def _parse_listed_service(line: str) -> str:
 
 def parse_journal(answer: str) -> tuple[str, ...]:
     """Return the lines, oldest first. systemd prints `-- No entries --` where there are none."""
-    return tuple(line for line in answer.splitlines() if line and not line.startswith("-- "))
+    lines = (line for line in answer.splitlines() if line and not line.startswith("-- "))
+    return tuple(
+        line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… ({len(line):,} characters)"
+        for line in lines
+    )
 
 
 def parse_configuration(answer: str) -> ConfigurationTest:

@@ -19,12 +19,12 @@ from connectors.command import NO_HOOKS, Answer, RunHooks
 from connectors.fleet import Fleet
 from connectors.inventory import Host
 from runbooks.service_control import RestartService
-from runbooks.service_status import ServiceStatus
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
 from tests.playground.daemon import find_free_port
 from tests.playground.systemd import Systemd, explain_missing_support
 from tests.policies import write_policy
+from tests.runbooks.declared import load_check
 
 _MISSING = explain_missing_support()
 pytestmark = [
@@ -102,8 +102,8 @@ class Shop:
 
     def wait_for_second(self, host: str) -> None:
         """Wait until a request made now asks for a start after the last one, in whole seconds."""
-        look = ServiceStatus.model_validate({"host": host, "service": "haproxy"})
-        start = look.read(self.context.fleet.run_query).service.started_at
+        look = load_check("service status").model_validate({"host": host, "service": "haproxy"})
+        start = look.read(self.context.fleet.run_query)[0].started_at
         assert start is not None
         while datetime.now(UTC) < start + timedelta(seconds=3):
             time.sleep(0.02)
@@ -159,7 +159,7 @@ def test_restart_is_refused_at_the_gate_when_the_other_balancer_stopped_meanwhil
     assert run.plan
     assert "Redundancy of shop: margin 2 → 1 without lb1 (cut set lb1, lb2)." in run.plan.notes
     shop.hosts["lb2"].systemctl("stop", "haproxy")
-    look = ServiceStatus.model_validate({"host": "lb2", "service": "haproxy"})
+    look = load_check("service status").model_validate({"host": "lb2", "service": "haproxy"})
     shop.service.request_run(look, RequestTerms("olga", WEB))
     shop.work()
     assert shop.approve(run).state is State.REFUSED

@@ -14,9 +14,9 @@ from connectors.systemd import Verb, control_service
 from runbooks import Refused
 from runbooks._lists import LISTS
 from runbooks.service_control import ReloadService, RestartService, StartService, StopService
-from runbooks.service_status import ServiceStatus
 from tests.acceptance.direct_execution import execute_plan
 from tests.playground.systemd import Systemd, explain_missing_support
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import build_inventory
 
 _MISSING = explain_missing_support()
@@ -64,8 +64,8 @@ def build_restart(service: str, since: datetime | None = None) -> RestartService
 
 
 def get_start_time(fleet: Fleet, service: str) -> datetime | None:
-    look = ServiceStatus.model_validate({"host": "web1", "service": service})
-    return look.read(fleet.run_query).service.started_at
+    look = load_check("service status").model_validate({"host": "web1", "service": service})
+    return look.read(fleet.run_query)[0].started_at
 
 
 def get_moment_after_start(fleet: Fleet, service: str) -> datetime:
@@ -215,7 +215,7 @@ def test_service_template_without_an_instance_is_refused(fleet: Fleet):
 
 
 def test_service_status_shows_why_a_service_failed(fleet: Fleet):
-    look = ServiceStatus.model_validate({"host": "web1", "service": "broken"})
+    look = load_check("service status").model_validate({"host": "web1", "service": "broken"})
     report = look.report(look.read(fleet.run_query))
     assert not report.healthy
     assert "ended with: exit-code" in report.findings[0]

@@ -101,6 +101,8 @@ def test_journal_lines_are_parsed():
     assert parse_journal(lines) == tuple(lines.splitlines())
     assert parse_journal("-- No entries --\n") == ()
     assert parse_journal("") == ()
+    (long,) = parse_journal("x" * 5_000)
+    assert long == f"{'x' * 2_000}… (5,000 characters)"
 
 
 def test_systemd_alias_is_parsed_as_the_name_of_its_service():

@@ -5,12 +5,13 @@ from pydantic import ValidationError
 
 from connectors import systemd
 from connectors.errors import CommandError
-from runbooks.service_status import ServiceReading, ServiceStatus
 from tests.connectors.test_systemd import ANSWERS, recorded
+from tests.runbooks.declared import load_check
 from tests.runbooks.hostile import HOSTILE_NAMES
 from tests.scripted_fleet import ScriptedFleet
 
 LINE = "2026-11-21T11:47:09+0000 web1 web[53]: ready"
+ServiceStatus = load_check("service status")
 LOOK = ServiceStatus.model_validate({"host": "web1", "service": "web"})
 
 
@@ -42,13 +43,13 @@ def test_running_service_is_healthy():
     ],
 )
 def test_service_that_is_not_running_is_a_finding(name: str, finding: str):
-    report = LOOK.report(ServiceReading(recorded(name)))
+    report = LOOK.report((recorded(name), ()))
     assert not report.healthy
     assert finding in report.findings[0]
 
 
 def test_service_with_many_restarts_is_a_finding():
-    report = LOOK.report(ServiceReading(replace(recorded("running"), restart_count=12)))
+    report = LOOK.report((replace(recorded("running"), restart_count=12), ()))
     assert not report.healthy
     assert "12 times" in report.findings[0]
 

@@ -13,9 +13,9 @@ from bot.policy.tree_condition import has_failed, parse_condition
 from connectors import systemd
 from connectors.command import QueryCommand
 from runbooks import Report
-from runbooks.service_status import ServiceStatus
 from tests.connectors.test_systemd import ANSWERS
 from tests.policies import write_policy
+from tests.runbooks.declared import load_check
 from tests.runbooks.test_bond_check import CHECK, healthy
 from tests.scripted_fleet import Replies, ScriptedFleet
 
@@ -40,7 +40,7 @@ def report_bond(**links: str) -> Report:
 
 def report_service(name: str, service: str) -> Report:
     """Return the report of a recorded service."""
-    look = ServiceStatus.model_validate({"host": "lb1", "service": service})
+    look = load_check("service status").model_validate({"host": "lb1", "service": service})
     answers: dict[tuple[str, str | QueryCommand], Replies] = {
         ("lb1", systemd.query_service(service).command): (ANSWERS / f"{name}.txt").read_text(),
         ("lb1", systemd.query_journal(service).command): "",
