@@ -61,6 +61,11 @@ class TableHead:
     """The number of entries."""
 
     @property
+    def fill(self) -> float:
+        """Used entries as a part of 1."""
+        return self.used / self.size if self.size else 0.0
+
+    @property
     def has_address_keys(self) -> bool:
         return self.type in _FAMILIES
 

@@ -13,11 +13,11 @@ from runbooks.abusers_clear import ClearAbuser
 from runbooks.abusers_empty import EmptyTable
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
-from runbooks.abusers_tables import ListStickTables
 from tests.acceptance.direct_execution import execute_plan
 from tests.acceptance.test_haproxy_real import Here, fleet_at, fleet_of
 from tests.playground.daemon import Daemon, find_free_port, find_program
 from tests.playground.haproxy import HAPROXY, Haproxy
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import build_inventory
 
 pytestmark = pytest.mark.real
@@ -136,7 +136,7 @@ def test_stick_table_cleared_on_both_haproxy_peers_stays_empty(fleet: Fleet):
 def test_stick_table_list_shows_peers_and_lost_peer_connections(
     fleet: Fleet, twins: dict[str, Twin]
 ):
-    look = ListStickTables.model_validate({"host": "lb1"})
+    look = load_check("abusers tables").model_validate({"host": "lb1"})
     report = look.report(look.read(fleet.run_query))
     assert report.healthy
     assert report.table is not None

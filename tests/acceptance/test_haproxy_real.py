@@ -27,11 +27,11 @@ from runbooks.abusers_bulk import ClearAbusers, MarkAbusers
 from runbooks.abusers_clear import ClearAbuser
 from runbooks.abusers_mark import MarkAbuser
 from runbooks.abusers_show import ShowAbusers
-from runbooks.abusers_tables import ListStickTables
 from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.plans import list_work
 from tests.playground.daemon import Daemon, find_program
 from tests.playground.haproxy import HAPROXY, Haproxy, Level
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import build_inventory
 
 pytestmark = pytest.mark.real
@@ -99,7 +99,7 @@ def test_haproxy_limits_are_parsed_from_the_configuration(haproxy: Haproxy):
 
 
 def test_every_haproxy_stick_table_is_listed(haproxy: Haproxy):
-    tables = ListStickTables.model_validate({"host": "lb1"})
+    tables = load_check("abusers tables").model_validate({"host": "lb1"})
     report = tables.report(tables.read(fleet_of(haproxy).run_query))
     assert report.table is not None
     assert {row[0] for row in report.table.rows} == {"http", "www", "tbl-string", "tbl-ipv6"}

@@ -2,9 +2,10 @@ from pathlib import Path
 
 from connectors import haproxy
 from connectors.stick_table import TableHead
-from runbooks.abusers_tables import ListStickTables, StickTables
 from tests.runbooks.balancer import build_balancer_fleet
+from tests.runbooks.declared import load_check
 
+ListStickTables = load_check("abusers tables")
 LOOK = ListStickTables.model_validate({"host": "lb1"})
 
 
@@ -21,9 +22,7 @@ def test_abusers_tables_lists_every_table_with_its_use():
 
 
 def test_stick_table_that_is_nearly_full_is_a_finding():
-    report = LOOK.report(
-        StickTables((TableHead("http", "ip", 100, 90), TableHead("www", "ip", 100, 89)))
-    )
+    report = LOOK.report(((TableHead("http", "ip", 100, 90), TableHead("www", "ip", 100, 89)), ()))
     assert not report.healthy
     (finding,) = report.findings
     assert finding.startswith("http is 90.0 % full: ")
@@ -31,14 +30,12 @@ def test_stick_table_that_is_nearly_full_is_a_finding():
 
 
 def test_haproxy_without_stick_tables_needs_attention():
-    assert LOOK.report(StickTables(())).summary == "lb1 has no stick tables"
-    assert not LOOK.report(StickTables(())).healthy
+    assert LOOK.report(((), ())).summary == "lb1 has no stick tables"
+    assert not LOOK.report(((), ())).healthy
 
 
 def test_one_stick_table_is_counted_in_the_singular():
-    assert (
-        "has 1 stick table:" in LOOK.report(StickTables((TableHead("http", "ip", 0, 0),))).summary
-    )
+    assert "has 1 stick table:" in LOOK.report(((TableHead("http", "ip", 0, 0),), ())).summary
 
 
 PEERS = Path(__file__).parents[1] / "connectors" / "answers" / "haproxy"
