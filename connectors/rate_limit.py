@@ -74,6 +74,8 @@ class LimitCounts:
     refused: Mapping[str, int]
     delayed: Mapping[str, int]
     """nginx logs these one level below the refused ones, and by default not at all."""
+    is_logged: bool = True
+    """Whether a log was written."""
 
 
 def query_limits() -> Query[RateLimits]:
@@ -81,8 +83,8 @@ def query_limits() -> Query[RateLimits]:
     return Query(shell, parse_limits)
 
 
-def query_counts() -> Query[LimitCounts | None]:
-    """Query the requests that were limited; None if no log was written."""
+def query_counts() -> Query[LimitCounts]:
+    """Query the requests that were limited."""
     shell = Shell((_SCRIPT, _LOGS), root=True, hints=_HINTS, deadline=120)
     return Query(shell, parse_counts)
 
@@ -127,10 +129,10 @@ def _parse_parameters(words: list[str]) -> dict[str, str]:
     return dict(word.split("=", 1) for word in words if "=" in word)
 
 
-def parse_counts(answer: str) -> LimitCounts | None:
+def parse_counts(answer: str) -> LimitCounts:
     head, *lines = answer.splitlines() or [""]
     if head == "none" and not lines:
-        return None
+        return LimitCounts({}, {}, is_logged=False)
     if head != "some":
         raise ParseError(f"the log script printed {answer[:200]!r} instead of counts")
     counts = parse_each(lines, _parse_count)

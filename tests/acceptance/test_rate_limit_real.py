@@ -7,13 +7,13 @@ import pytest
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
-from runbooks.ratelimit_check import RatelimitCheck
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
+from tests.runbooks.declared import load_check
 
 pytestmark = pytest.mark.real
 
-CHECK = RatelimitCheck.model_validate({"host": "web1"})
+CHECK = load_check("ratelimit check").model_validate({"host": "web1"})
 _ZONE = "limit_req_zone $binary_remote_addr zone=one:1m rate=1r/m;\nlimit_req_status 429;\n"
 
 

@@ -50,7 +50,7 @@ def test_nginx_rate_limit_status_is_503_by_default():
 def test_refused_and_delayed_nginx_requests_are_counted_by_zone():
     assert parse_counts(COUNTED) == LimitCounts(refused={"one": 5}, delayed={"slow": 2})
     assert parse_counts("some\n") == LimitCounts({}, {})
-    assert parse_counts("none\n") is None
+    assert parse_counts("none\n") == LimitCounts({}, {}, is_logged=False)
 
 
 @pytest.mark.parametrize("answer", ["", "7\n", "none\nsome\n", "some\nmany limiting\n"])

@@ -9,7 +9,7 @@ import pytest
 
 from connectors.bond import Bond, BondSample, LinkCounters
 from connectors.carp import CarpHost
-from connectors.rate_limit import RateLimits
+from connectors.rate_limit import LimitCounts, RateLimits
 from connectors.zfs import ZfsStorage
 from runbooks import Check, load_catalogue
 from runbooks._catalogue import is_own
@@ -17,7 +17,6 @@ from runbooks.bond_check import BondState
 from runbooks.msa_show import ArrayState
 from runbooks.nfs_scheduler_show import ExportState
 from runbooks.raid_check import RaidState
-from runbooks.ratelimit_check import RateLimitState
 from runbooks.switch_errors import ErrorCounts
 from runbooks.vpn_check import VpnState
 from runbooks.zfs_pools import PoolState
@@ -50,7 +49,10 @@ _NOTHING: dict[str, Callable[[], Any]] = {
     "msa show": lambda: ArrayState((), (), (), (), (), ()),
     "nfs scheduler show": lambda: ExportState((), {}),
     "raid check": lambda: RaidState((), {}, {}),
-    "ratelimit check": lambda: RateLimitState(RateLimits((), (), 429, dry_run=False), None),
+    "ratelimit check": lambda: (
+        RateLimits((), (), 429, dry_run=False),
+        LimitCounts({}, {}, is_logged=False),
+    ),
     "switch errors": lambda: ErrorCounts(()),
     "switch ports": tuple,
     "switch vlan": tuple,
