@@ -459,18 +459,17 @@ def _make_annotation(field: FieldPart) -> Any:
     options = {name: value for name, value in options.items() if value is not None}
     match field.type:
         case "number":
-            annotation: Any = Annotated[int, Field(ge=field.least, le=field.most, **options)]
+            annotation: Any = Annotated[int, Field(ge=field.least, le=field.most)]
         case "choice":
-            annotation = Annotated[Literal[tuple(map(str, field.values))], Field(**options)]  # pyright: ignore[reportInvalidTypeForm]
+            annotation = Literal[tuple(map(str, field.values))]  # pyright: ignore[reportInvalidTypeForm]
         case "text":
             bare = commands.make_pattern_value(field.pattern).pattern
             empty = "?" if field.default == "" else ""
-            annotation = Annotated[
-                str, Field(pattern=f"^({bare}){empty}$", max_length=253, **options)
-            ]
+            annotation = Annotated[str, Field(pattern=f"^({bare}){empty}$", max_length=253)]
         case _:
-            annotation = Annotated[_NAMED_TYPES[field.type], Field(**options)]
-    return annotation | None if field.optional else annotation
+            annotation = _NAMED_TYPES[field.type]
+    # Outside of the choice of null, as forms show what the whole field says.
+    return Annotated[annotation | None if field.optional else annotation, Field(**options)]
 
 
 class _Builder:

@@ -156,6 +156,12 @@ def test_reading_that_may_fail_is_a_finding_if_it_does():
     assert (report.healthy, report.findings) == (False, ["uptime could not be read: no such file"])
 
 
+def test_optional_field_has_its_title_and_description_in_forms():
+    text = change_text(CHECK, "default: 80", "optional: true, title: Limit")
+    field = load_check_page(text).model_fields["most"]
+    assert (field.title, field.description) == ("Limit", "Per cent that is too much")
+
+
 def test_reading_that_may_fail_has_a_title():
     more = "  uptime: {file: /proc/uptime, may_fail: true, title: Its clock}\nstate:"
     check = load_check_page(change_text(CHECK, "state:", more)).model_validate({"host": "web1"})
