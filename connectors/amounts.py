@@ -1,4 +1,4 @@
-"""Counts, sizes and durations as text. No I/O."""
+"""Counts, sizes, rates and durations as text. No I/O."""
 
 _UNITS = "BKMGTPEZ"
 
@@ -18,6 +18,11 @@ def format_size(amount: int) -> str:
     if unit == "B":
         return f"{amount} B"
     return f"{value:.0f} {unit}iB" if value >= 100 else f"{value:.3g} {unit}iB"
+
+
+def format_rate(bits: float) -> str:
+    """Return bits per second as text: `1.0 Gbit/s`."""
+    return f"{bits / 1e9:,.1f} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:,.1f} Mbit/s"
 
 
 def format_duration(length: int) -> str:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from cel_expr_python import cel
 
-from connectors.amounts import format_count, format_duration, format_size
+from connectors.amounts import format_count, format_duration, format_rate, format_size
 from connectors.errors import ParseError
 
 BOOL, INT, STRING, DYN = cel.Type.BOOL, cel.Type.INT, cel.Type.STRING, cel.Type.DYN
@@ -109,6 +109,7 @@ _FUNCTIONS: Sequence[tuple[str, Sequence[Type], Type, Callable[..., Any]]] = (
     ("fixed", (DYN, INT), STRING, _format_fixed),
     ("percent", (DYN,), STRING, "{:.0%}".format),
     ("as_size", (DYN,), STRING, _format_size),
+    ("as_rate", (DYN,), STRING, format_rate),
     ("as_duration", (DYN,), STRING, _format_duration),
     ("as_date", (TIME,), STRING, "{:%Y-%m-%d}".format),
     ("as_time", (TIME,), STRING, "{:%Y-%m-%d %H:%M} UTC".format),

@@ -14,7 +14,6 @@ from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks.allocator_check import AllocatorCheck
 from runbooks.host_changes import HostChanges
-from runbooks.tcp_window_check import TcpWindowCheck
 from tests.acceptance.direct_execution import execute_plan, undo_plan
 from tests.playground.probation import Probations
 from tests.playground.sshd import Sshd
@@ -66,11 +65,14 @@ def test_conntrack_limit_is_raised_and_restored_by_the_undo(fleet: Fleet):
 
 
 def test_tcp_window_check_measures_the_round_trip_by_ping(fleet: Fleet):
-    check = TcpWindowCheck.model_validate({"host": "web1", "peer": "127.0.0.1"})
-    way = check.read(fleet.run_query)
-    assert way.route.interface == "lo"
-    assert 0 < way.round_trip < 1
-    assert check.report(way).summary.startswith("One connection between web1 and 127.0.0.1 gets ")
+    check = load_check("tcp window check").model_validate({"host": "web1", "peer": "127.0.0.1"})
+    state = check.read(fleet.run_query)
+    _, route, round_trip = state
+    assert route.interface == "lo"
+    assert 0 < round_trip < 1
+    assert check.report(state).summary.startswith(
+        "One connection between web1 and 127.0.0.1 gets "
+    )
 
 
 def test_allocator_check_shows_the_malloc_of_a_running_program(fleet: Fleet, sshd: Sshd):

@@ -45,6 +45,7 @@ _FUNCTIONS = {
     "fixed": "a number with so many decimals: `fixed(load, 2)`",
     "percent": "a share as per cent: `percent(0.5)` is 50%",
     "as_size": "bytes, `1.5 MiB`",
+    "as_rate": "bits per second, `1.0 Gbit/s`",
     "as_duration": "seconds, `3 days 7 h`",
     "as_date": "the date of a time",
     "as_time": "a time to the minute, in UTC",

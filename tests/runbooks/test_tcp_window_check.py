@@ -7,10 +7,11 @@ from bot.cli.runbook_kit.hostile_values import HOSTILE_ADDRESSES
 from connectors import tcp_window
 from connectors.tcp_window import PeerRoute, TcpSettings, parse_settings
 from runbooks import Refused
-from runbooks.tcp_window_check import PeerConnection, TcpWindowCheck
 from tests.connectors.test_tcp_window import ANSWERS, SETTINGS
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import ScriptedFleet
 
+TcpWindowCheck = load_check("tcp window check")
 PEER = {"host": "web1", "peer": "198.51.100.7"}
 CHECK = TcpWindowCheck.model_validate(PEER)
 GIGABIT = PeerRoute("eth0", 1000)
@@ -20,8 +21,8 @@ LARGE = replace(parse_settings(SETTINGS), send_buffer=33_554_432)
 
 def make_connection(
     settings: TcpSettings = LARGE, link: PeerRoute = GIGABIT, seconds: float = 0.08
-) -> PeerConnection:
-    return PeerConnection(settings, link, seconds)
+) -> tuple[TcpSettings, PeerRoute, float]:
+    return settings, link, seconds
 
 
 def test_tcp_buffers_that_fill_the_link_are_healthy():
@@ -83,10 +84,12 @@ def test_tcp_window_check_measures_the_round_trip_unless_given():
         }
     )
     given = TcpWindowCheck.model_validate(PEER | {"rtt": "80"})
-    assert given.read(fleet.run_query) == make_connection(parse_settings(SETTINGS))
+    state = given.read(fleet.run_query)
+    assert state == (parse_settings(SETTINGS), GIGABIT, None)
+    assert given.report(state) == CHECK.report(make_connection(parse_settings(SETTINGS)))
     ping = tcp_window.query_round_trip("198.51.100.7").command
     fleet.script("web1", ping, (ANSWERS / "ping.txt").read_text())
-    assert CHECK.read(fleet.run_query).round_trip == pytest.approx(33e-6)
+    assert CHECK.read(fleet.run_query)[2] == pytest.approx(33e-6)
     fleet.script("web1", ping, (ANSWERS / "ping-no-answer.txt").read_text())
     with pytest.raises(Refused, match="set rtt"):
         CHECK.read(fleet.run_query)
