@@ -105,10 +105,20 @@ class ShapedInterface:
             self.down_queue and self.down_queue.rate, self.up_queue and self.up_queue.rate
         )
 
+    @property
+    def limits(self) -> str:
+        """Keyturn's limits in force, as text."""
+        return str(self.rates)
+
 
 def query_interfaces() -> Query[Mapping[str, ShapedInterface]]:
     """Query all interfaces by name, without Keyturn's own ifb devices."""
     return Query(Shell((_SHOW,), hints=_HINTS), parse_interfaces)
+
+
+def query_list() -> Query[Rows[ShapedInterface]]:
+    """Query the same in the order of the host."""
+    return Query(Shell((_SHOW,), hints=_HINTS), parse_list)
 
 
 def query_classes(interface: str) -> Query[Sequence[str]]:
@@ -127,7 +137,17 @@ def try_limits(interface: str, rates: Rates) -> Shell:
     return Shell(words, root=True, hints=_HINTS)
 
 
+def set_limits(interface: str, down: int | None = None, up: int | None = None) -> Shell:
+    """Set both limits in kbit/s, on probation; None for no limit."""
+    return try_limits(interface, Rates(down, up))
+
+
 def parse_interfaces(answer: str) -> NamedRows[str, ShapedInterface]:
+    interfaces = parse_list(answer)
+    return NamedRows(((each.name, each) for each in interfaces), interfaces.odd)
+
+
+def parse_list(answer: str) -> Rows[ShapedInterface]:
     try:
         links, queues, *marks = answer.splitlines()
         found, qdiscs = _parse_rows(links), _parse_rows(queues)
@@ -138,9 +158,7 @@ def parse_interfaces(answer: str) -> NamedRows[str, ShapedInterface]:
     led = parse_each(marks, _parse_redirection)
     queues_of = parse_each(qdiscs, _parse_placed_queue)
     interfaces = parse_each(found, lambda link: _parse_interface(link, queues_of, {*led}))
-    return NamedRows(
-        ((each.name, each) for each in interfaces), [*led.odd, *queues_of.odd, *interfaces.odd]
-    )
+    return Rows(interfaces, [*led.odd, *queues_of.odd, *interfaces.odd])
 
 
 def _parse_rows(line: str) -> list[dict[str, Any]]:

@@ -15,14 +15,14 @@ from connectors.fleet import Fleet
 from connectors.inventory import Host, Inventory
 from connectors.probation import query_probation
 from connectors.shaping import Rates, ShapedInterface
-from runbooks.shaping_clear import ClearShaping
 from runbooks.shaping_set import SetShaping
 from runbooks.shaping_show import ShowShaping
 from tests.acceptance.direct_execution import execute_plan, make_plan, undo_plan
+from tests.runbooks.declared import load_change
 from tests.scripted_fleet import build_inventory
 
 SHOW = ShowShaping.model_validate({"host": "web1"})
-CLEAR = ClearShaping.model_validate({"host": "web1", "interface": "eth0"})
+CLEAR = load_change("shaping clear").model_validate({"host": "web1", "interface": "eth0"})
 SET = SetShaping.model_validate(
     {"host": "web1", "interface": "eth0", "down": 1024, "up": 512, "peer": "198.51.100.1"}
 )

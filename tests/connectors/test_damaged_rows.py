@@ -27,6 +27,7 @@ from connectors import (
     haproxy_peers,
     nfsd,
     openvpn,
+    shaping,
     strongswan,
     switch,
     switch_tables,
@@ -226,6 +227,7 @@ class Document:
     parse: Callable[[str], object] | None = None
 
 
+_LINKS, _, _QUEUES = read("shaping/limited.txt").partition("\n")
 DOCUMENTS: Mapping[str, Document] = {
     "bgp.parse_peers": Document(read("bgp/established.json"), ("default", "ipv4Unicast", "peers")),
     "block_tree.parse_tree": Document(read("storage/lsblk.txt"), ("blockdevices",)),
@@ -238,11 +240,10 @@ DOCUMENTS: Mapping[str, Document] = {
         read("perc/degraded.json"), ("Controllers", 0, "Response Data", "PD LIST")
     ),
     "shaping.parse_interfaces": Document(
-        read("shaping/limited.txt").splitlines()[0],
-        (),
-        parse=lambda text: importlib.import_module("connectors.shaping").parse_interfaces(
-            "\n".join([text, *read("shaping/limited.txt").splitlines()[1:]])
-        ),
+        _LINKS, (), lambda text: shaping.parse_interfaces(f"{text}\n{_QUEUES}")
+    ),
+    "shaping.parse_list": Document(
+        _LINKS, (), lambda text: shaping.parse_list(f"{text}\n{_QUEUES}")
     ),
     "smart.parse_disks": Document(read("smart/scan.json"), ("devices",)),
     "zpool_json.parse_document": Document(
