@@ -463,7 +463,7 @@ def _make_annotation(field: FieldPart) -> Any:
         case "choice":
             annotation = Literal[tuple(map(str, field.values))]  # pyright: ignore[reportInvalidTypeForm]
         case "text":
-            bare = commands.make_pattern_value(field.pattern).pattern
+            bare = field.pattern.removeprefix("^").removesuffix("$")
             empty = "?" if field.default == "" else ""
             annotation = Annotated[str, Field(pattern=f"^({bare}){empty}$", max_length=253)]
         case _:
@@ -791,7 +791,7 @@ def _describe_field(field: FieldPart) -> tuple[Value, cel.Type]:
         case "choice":
             return commands.make_choice_value([*map(str, field.values)]), cel.STRING
         case "text":
-            return commands.make_pattern_value(field.pattern), cel.STRING
+            return commands.make_text_value(field.pattern), cel.STRING
         case "address":
             return commands.ADDRESS_VALUE, cel.STRING
         case "time":

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
+from itertools import chain
 from typing import Any, cast
 
 from cel_expr_python import cel
@@ -100,6 +101,10 @@ def _remove_doubles(values: list[Any]) -> list[Any]:
     return [*dict.fromkeys(values)]
 
 
+def _flatten(lists: list[list[Any]]) -> list[Any]:
+    return [*chain.from_iterable(lists)]
+
+
 _LIST = cel.Type.List(DYN)
 # What texts need and CEL lacks: its name, the types of its arguments, of its result, and the code.
 _FUNCTIONS: Sequence[tuple[str, Sequence[Type], Type, Callable[..., Any]]] = (
@@ -125,6 +130,7 @@ _FUNCTIONS: Sequence[tuple[str, Sequence[Type], Type, Callable[..., Any]]] = (
     ("most", (_LIST,), DYN, max),
     ("sum", (_LIST,), DYN, sum),
     ("unique", (_LIST,), _LIST, _remove_doubles),
+    ("flat", (_LIST,), _LIST, _flatten),
     ("common", (_LIST,), ROWS, _most_common),
 )
 

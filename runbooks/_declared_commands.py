@@ -50,6 +50,8 @@ class Value:
 
     pattern: str = ""
     """A regular expression that sudo understands too; "" for a value that no word may hold."""
+    problem: str = "give it some under `read` or `state`"
+    """Why no word may hold it, or what to do."""
 
     def format(self, name: str, value: object) -> str:
         """Return the value as a part of a word. Raises ParseError."""
@@ -76,6 +78,19 @@ def make_pattern_value(pattern: str) -> Value:
         raise ValueError(f"{pattern!r} repeats a group: repeat sets such as [a-z]+ only")
     WordPattern(bare)
     return Value(bare)
+
+
+def make_text_value(pattern: str) -> Value:
+    """Return the value of a field; no word may hold one with blanks, ends or repeated groups.
+
+    Raises ValueError for a pattern that could match anything else that sudo would misread.
+    """
+    compile_pattern(pattern)
+    try:
+        return make_pattern_value(pattern)
+    except ValueError as error:
+        WordPattern(re.sub(r"^\^|[ $]", "", pattern))
+        return Value(problem=str(error))
 
 
 ADDRESS_VALUE = Value(ADDRESS)
@@ -118,8 +133,8 @@ def make_template(word: str | int, values: Mapping[str, Value]) -> WordTemplate:
             raise ValueError(f"{source!r}: nothing has the name {name}")
         if not values[name].pattern:
             raise ValueError(
-                f"{source!r}: a word may hold {name} only if it has a pattern or bounds: give it "
-                "some under `read` or `state`"
+                f"{source!r}: a word may hold {name} only if it has a pattern or bounds: "
+                f"{values[name].problem}"
             )
     if source.startswith("{") and (found := _PLACEHOLDER.match(source)):
         pattern = values[found[1]].pattern

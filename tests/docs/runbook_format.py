@@ -61,6 +61,7 @@ _FUNCTIONS = {
     "most": "the largest value of a list",
     "sum": "the sum of a list",
     "unique": "a list without doubles",
+    "flat": "the values of lists in a list as one list",
     "common": "the values of a list as rows with `value` and `count`, the most frequent first",
 }
 # The parts in the order in which a page has them, and where they stand.

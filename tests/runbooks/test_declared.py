@@ -156,6 +156,25 @@ def test_reading_that_may_fail_is_a_finding_if_it_does():
     assert (report.healthy, report.findings) == (False, ["uptime could not be read: no such file"])
 
 
+def test_text_with_a_pattern_that_sudo_would_misread_is_for_no_word():
+    unit = "  unit: {pattern: '([a-z]+ ?){1,3}', default: a b}\n  most:"
+    text = change_text(CHECK, "  most:", unit)
+    given = {"host": "web1", "unit": "a b c"}
+    assert load_check_page(text).model_validate(given).model_dump()["unit"] == "a b c"
+    with pytest.raises(ValidationError):
+        load_check_page(text).model_validate(given | {"unit": "a b c d"})
+    with pytest.raises(PageError, match="repeats a group: repeat sets such as"):
+        load(change_text(text, "file: /proc/swaps", 'run: [cat, "/x/{unit}"]'))
+
+
+@pytest.mark.parametrize(
+    "pattern", ["[^a]+", "([^a]+ ){2}", "( .){2}", "a b|", r"\\S+ \\S+", "-[a-z] "]
+)
+def test_text_has_no_pattern_that_could_match_anything(pattern: str):
+    with pytest.raises(PageError, match=r"another meaning to sudo|would match an option"):
+        load(change_text(CHECK, "  most:", f'  unit: {{pattern: "{pattern}"}}\n  most:'))
+
+
 def test_optional_field_has_its_title_and_description_in_forms():
     text = change_text(CHECK, "default: 80", "optional: true, title: Limit")
     field = load_check_page(text).model_fields["most"]
