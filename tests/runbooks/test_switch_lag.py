@@ -4,9 +4,10 @@ from pydantic import ValidationError
 from bot.model import request_form
 from connectors.switch import Lag, LagMember
 from runbooks import Refused
-from runbooks.switch_lag import SwitchLag
+from tests.runbooks.declared import load_check
 from tests.runbooks.network import build_network_fleet, recorded
 
+SwitchLag = load_check("switch lag")
 ALL = SwitchLag.model_validate({"host": "sw1"})
 SHOW = ("sw1", "show etherchannel summary")
 
