@@ -5,12 +5,13 @@ openssl-x509(1), which prints the fields of a name as `CN = www.example.com`.
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from ipaddress import ip_address
 
-from connectors.command import Hint, Query, Shell
-from connectors.errors import ParseError
+from connectors.command import Hint, Query, QueryRunner, Shell
+from connectors.errors import CommandError, ParseError
 from connectors.rows import Rows, parse_each
 from connectors.script import load_script
 
@@ -26,6 +27,8 @@ _STARTTLS = {
     5432: "postgres",
 }
 
+# Addresses to check; more of them usually have the same certificate.
+_MOST = 8
 _SHOW = load_script("certificate-show")
 _HINTS = (
     Hint(r"errno=111|Connection refused", "nothing listens at this address any more"),
@@ -69,6 +72,46 @@ class Certificate:
     def days_left(self) -> int:
         """Whole days until it expires; negative after that."""
         return (self.not_after - self.host_time).days
+
+    @property
+    def end(self) -> str:
+        """When it expires, as a clause."""
+        end = f"{self.not_after:%Y-%m-%d}"
+        if self.days_left < 0:
+            return f"that expired on {end}"
+        return f"that expires on {end}, in {self.days_left} days"
+
+    @property
+    def valid_for(self) -> str:
+        """Its names, or its subject if it has none."""
+        return ", ".join(self.names) or self.subject
+
+
+@dataclass(frozen=True)
+class ShownCertificate:
+    """The certificate of one address."""
+
+    address: str
+    certificate: Certificate | None
+    error: str = ""
+    """Why there is none."""
+
+
+def read_certificates(
+    run_query: QueryRunner, host: str, port: int, server_name: str
+) -> Sequence[ShownCertificate]:
+    """Read what is presented at each address. Raises CommandError if nothing listens there."""
+    addresses = run_query(host, query_listeners(port))
+    if not addresses:
+        raise CommandError(f"nothing listens at port {port} of {host}")
+    shown: list[ShownCertificate] = []
+    for address in addresses[:_MOST]:
+        try:
+            found = run_query(host, query_certificate(address, port, server_name))
+            shown.append(ShownCertificate(address, found))
+        except CommandError as failed:
+            shown.append(ShownCertificate(address, None, str(failed)))
+    return shown
 
 
 def query_listeners(port: int) -> Query[tuple[str, ...]]:

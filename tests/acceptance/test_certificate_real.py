@@ -12,9 +12,9 @@ from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
 from runbooks import Report
-from runbooks.cert_check import CertCheck
 from tests.playground.daemon import Daemon, find_free_port, find_program
 from tests.playground.sshd import Sshd
+from tests.runbooks.declared import load_check
 
 pytestmark = pytest.mark.real
 
@@ -60,7 +60,9 @@ def fleet(sshd: Sshd) -> Iterator[Fleet]:
 
 
 def check_certificate(fleet: Fleet, port: int, name: str = "") -> Report:
-    check = CertCheck.model_validate({"host": "web1", "port": port, "server_name": name})
+    check = load_check("cert check").model_validate(
+        {"host": "web1", "port": port, "server_name": name}
+    )
     return check.report(check.read(fleet.run_query))
 
 

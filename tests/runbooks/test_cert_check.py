@@ -5,14 +5,15 @@ import pytest
 from pydantic import ValidationError
 
 from connectors import certificate
-from connectors.certificate import Certificate
+from connectors.certificate import Certificate, ShownCertificate
 from connectors.command import Answer
 from connectors.errors import CommandError
-from runbooks.cert_check import CertCheck, ShownCertificate
 from tests.connectors.test_certificate import ANSWERS, recorded
+from tests.runbooks.declared import load_check
 from tests.scripted_fleet import ScriptedFleet
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
+CertCheck = load_check("cert check")
 CHECK = CertCheck.model_validate({"host": "web1", "server_name": "www.example.com"})
 GOOD = replace(
     recorded("asked-by-its-name"),
@@ -125,4 +126,7 @@ def test_cert_check_refuses_an_invalid_server_name(name: str):
     "name", ["", "www.example.com", "localhost", "xn--bcher-kva.example", "a."]
 )
 def test_cert_check_accepts_a_valid_server_name(name: str):
-    assert CertCheck.model_validate({"host": "web1", "server_name": name}).server_name == name
+    assert (
+        CertCheck.model_validate({"host": "web1", "server_name": name}).model_dump()["server_name"]
+        == name
+    )
