@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import Path
@@ -57,7 +57,17 @@ def _require_rfc_3339(value: object) -> object:
     return value
 
 
-Timestamp = Annotated[AwareDatetime, BeforeValidator(_require_rfc_3339)]
+def _require_utc(value: datetime) -> datetime:
+    """Reject the hours at the ends of the calendar that are in no year in UTC."""
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("must be between the years 1 and 9999 in UTC") from None
+
+
+Timestamp = Annotated[
+    AwareDatetime, BeforeValidator(_require_rfc_3339), AfterValidator(_require_utc)
+]
 
 
 def _check_run_status(value: str) -> str:

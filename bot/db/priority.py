@@ -13,6 +13,7 @@ from sqlalchemy import bindparam, case, exists, func, select
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.run import State
+from bot.model.waiting import WaitingFor
 
 URGENT, DIRECT, BULK = 2, 1, 0
 
@@ -29,9 +30,11 @@ _RANK = case(
 ).label("rank")
 _GET = select(_RUN.requested_by, _RANK).where(_RUN.id == bindparam("number"))
 _WAITING = (_RUN.state == State.QUEUED.value) & (_RUN.hosts == "[]")
+# A run that starts later is woken at its time; until then, the others go first.
+_STARTS_LATER = func.coalesce(_RUN.waiting, "").contains(f'"reason":"{WaitingFor.START_TIME}"')
 _LINE = (
     select(_RUN.requested_by, _RANK, func.min(_RUN.id).label("first"))
-    .where(_WAITING, _RUN.host == bindparam("target"))
+    .where(_WAITING, _RUN.host == bindparam("target"), ~_STARTS_LATER)
     .group_by(_RUN.requested_by, _RANK)
 )
 _SERVED = (

@@ -534,7 +534,7 @@ class SlackCommands:
 
     def _approve_run(self, command: TypedCommand) -> Message | None:
         number, rest = command.parse_run_number()
-        digest, at, typed_time = rest.lower().partition(" at ")
+        digest, at, typed_time = [*rest.split(maxsplit=2), "", "", ""][:3]
         if not digest:
             return self._render_card(command, number)
         if len(digest) < 10:
@@ -542,11 +542,16 @@ class SlackCommands:
                 f"{quote_text(digest)} is not a plan: copy its ten characters from Details. Type "
                 f"{replies.format_command_usage('approve')}"
             )
+        if at and at.lower() != "at":
+            raise InvalidRequestError(
+                f"{quote_text(at)} is not expected behind the plan: type because and a reason, or "
+                f"at and a time. For example: {replies.COMMAND} approve {number} {digest} at 22:00"
+            )
         start_at = self._parse_start_time(command, typed_time) if at else None
         self._service.approve_run(
             number,
             person=command.person,
-            digest=digest.strip(),
+            digest=digest.lower(),
             reason=command.reason,
             start_at=start_at,
         )

@@ -1,6 +1,7 @@
 """Modals about one run: its plan before it is requested, its commands, and a reason to decide."""
 
 import asyncio
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,6 +57,8 @@ _VALUE = "form-value"
 ASSIGNEE, START = "assignee", "start"
 # The forms that approve a plan.
 _APPROVING = (run_buttons.APPROVE_WITH_REASON, run_buttons.APPROVE_LATER)
+# What Slack sends for a chosen time: ten digits until the year 2286.
+_TIMESTAMP = re.compile(r"[0-9]{1,10}")
 _MAX_OPTIONS = 100
 # How long a form waits for its plan, and for news of it from another process.
 _PLAN_TIMEOUT_SECONDS, _POLL_SECONDS = 120.0, 0.5
@@ -267,8 +270,12 @@ class RunForms:
         return await self._views.open_view(trigger_id, build_view)
 
     def submit_decision(self, shown: ViewState, *, person: str) -> FormErrors:
-        """Do what the form of a decision contains; return no errors."""
+        """Do what the form of a decision contains; return the errors by block."""
+        button = run_buttons.DECISIONS[shown.metadata["action"]]
         start = shown.values.get(START, "")
+        # Without its time, the run would start at once.
+        if button.form and button.form.asks_start and not _TIMESTAMP.fullmatch(start):
+            return {START: "Choose a day and a time."}
         decision = Decision(
             int(shown.metadata["run"]),
             shown.metadata["digest"],
@@ -278,7 +285,7 @@ class RunForms:
             shown.values.get(ASSIGNEE, ""),
             int(start) * SECOND if start else None,
         )
-        run_buttons.DECISIONS[shown.metadata["action"]].decide(self._service, decision)
+        button.decide(self._service, decision)
         return {}
 
     async def open_details(self, trigger_id: str, number: int, *, person: str) -> bool:

@@ -362,8 +362,9 @@ def _check_start_time(tx: Transaction, run: Run, start_at: int | None) -> None:
     latest = (run.plan.expires_at if run.plan else 0) - _SHORTEST_START_PERIOD
     if start_at > latest:
         raise InvalidRequestError(
-            f"the plan of run {run.id} expires at {format_deadline(latest)}, and {when} is too "
-            "late for it: name an earlier time, or ask for the request again nearer to it"
+            f"{when} is too late for the plan of run {run.id}, which can start until "
+            f"{format_deadline(latest)}: name an earlier time, or ask for the request again "
+            "nearer to it"
             if latest > tx.now
             else f"the plan of run {run.id} expires too soon to start later: approve it without "
             "a time, or ask for the request again"

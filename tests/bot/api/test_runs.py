@@ -211,6 +211,16 @@ def test_invalid_api_value_is_reported_by_its_field(api_harness: ApiHarness):
     assert "value" in answer.json()["problems"]
 
 
+@pytest.mark.parametrize("at", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_time_that_is_in_no_year_in_utc_is_refused(api_harness: ApiHarness, at: str):
+    dora, olga = api_harness.program("dora", "request"), api_harness.program("olga", "approve")
+    run = _request_run(api_harness, dora, LAMP)
+    body = {"digest": run["digest"], "start_at": at}
+    answer = olga.post(f"/runs/{run['id']}/approve", json=body)
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == "start_at: must be between the years 1 and 9999 in UTC"
+
+
 def test_api_denial_needs_a_reason_and_names_who_denied(api_harness: ApiHarness):
     run = api_harness.harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     program = api_harness.program("olga", "approve")

@@ -1,6 +1,7 @@
 """Request, approval and execution in Slack: what runs is the plan that was approved."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -420,3 +421,35 @@ async def test_run_is_approved_for_a_time_and_held_by_typing(chat: Chat):
     assert "You held run 1. It needs its approvals again." in held.text
     assert chat.run().state is State.PENDING
     assert chat.harness.fleet.sent == []
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"type": "datetimepicker", "selected_date_time": None},
+        {"type": "datetimepicker", "selected_date_time": 10**30},
+        {"type": "plain_text_input", "value": "tonight"},
+    ],
+)
+async def test_form_for_a_later_start_approves_nothing_without_its_time(
+    chat: Chat, given: dict[str, Any]
+):
+    await chat.type(LAMP_ON)
+    await chat.press("approve-later", "U0OLGA")
+    answer = await chat.submit_state({"start": {"form-value": given}}, "U0OLGA")
+    assert answer.json["errors"] == {"start": "Choose a day and a time."}
+    assert (chat.run().state, chat.harness.fleet.sent) == (State.PENDING, [])
+
+
+async def test_typed_start_may_name_its_time_zone_and_other_words_are_refused(chat: Chat):
+    await chat.type(LAMP_ON)
+    approve = f"approve 1 {chat.run().short_digest}"
+    zoned = await chat.type(f"{approve} at 2999-01-01 14:30 Europe/Paris", "U0OLGA")
+    assert "2999-01-01 13:30 UTC is too late" in zoned.text
+    other = await chat.type(f"{approve} tomorrow", "U0OLGA")
+    assert "'tomorrow' is not expected behind the plan" in other.text
+    untold = await chat.type(f"{approve} at", "U0OLGA")
+    assert "is not a time" in untold.text
+    unplanned = await chat.type("approve 1 at tomorrow 22:00", "U0OLGA")
+    assert "'at' is not a plan" in unplanned.text
+    assert chat.run().state is State.PENDING

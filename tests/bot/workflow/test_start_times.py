@@ -90,6 +90,20 @@ def test_other_runs_of_the_host_go_first(timed: Harness):
     assert timed.get_run(later.id).state is State.SUCCEEDED
 
 
+def test_run_that_starts_later_is_not_the_next_one_of_its_host(timed: Harness):
+    later = _approve(timed, timed.request(LAMP_ON), HOUR)
+    others = [
+        timed.request(SetSwitch(host="lb1", name=name, value="red")) for name in ("fan", "lamp")
+    ]
+    for run in others:
+        timed.service.approve_run(run.id, person="olga", digest=run.digest)
+    # Only the end of the first one wakes the second one.
+    timed.dispatcher.enqueued.remove(others[1].id)
+    timed.run_queued_work()
+    assert [timed.get_run(run.id).state for run in others] == [State.SUCCEEDED] * 2
+    assert timed.get_run(later.id).state is State.QUEUED
+
+
 def test_host_that_changed_meanwhile_is_not_changed(timed: Harness):
     later = _approve(timed, timed.request(LAMP_ON), HOUR)
     timed.approve(timed.request(LAMP_ON))
@@ -135,12 +149,15 @@ def test_approval_expires_no_sooner_than_a_while_after_its_start(timed: Harness)
 
 @pytest.mark.parametrize(
     ("delay", "words"),
-    [(-1, "has passed already"), (0, "has passed already"), (17 * HOUR, "is too late for it")],
+    [(-1, "has passed already"), (0, "has passed already"), (17 * HOUR, "is too late for the plan of run 1")],
 )
 def test_times_that_the_plan_cannot_keep_are_refused(timed: Harness, delay: int, words: str):
     run = timed.request(LAMP_ON)
-    with pytest.raises(InvalidRequestError, match=words):
+    assert run.plan is not None
+    with pytest.raises(InvalidRequestError, match=words) as refused:
         _approve(timed, run, delay)
+    latest = format_deadline(run.plan.expires_at - 10 * MINUTE)
+    assert (f"which can start until {latest}" in str(refused.value)) is (delay > 0)
     assert timed.get_run(run.id).state is State.PENDING
     assert "approved" not in timed.list_entry_kinds(run)
     # The twin: a time that it can keep.
