@@ -179,6 +179,13 @@ def has_pending_update(tx: Transaction, run: int) -> bool:
     return tx.sql.execute(query).first() is not None
 
 
+def announce_message(tx: Transaction, slot: str) -> None:
+    """Have the messages with this name brought up to date, if they were posted."""
+    message = tables.slack_message.c
+    for run in tx.sql.execute(select(message.run).where(message.slot == slot)).scalars().all():
+        announce_run(tx, run)
+
+
 def list_messages(tx: Transaction, run: int) -> dict[str, PostedMessage]:
     """Return the run's messages by slot."""
     rows = tx.sql.execute(select(tables.slack_message).where(tables.slack_message.c.run == run))

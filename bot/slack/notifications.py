@@ -84,13 +84,15 @@ def render_break_glass_alert(run_view: SlackRunView) -> Message:
 
 
 async def send_notice(posts: RunPosts, notice: RunNotice, *, default_channel: str) -> None:
-    """Send what a feature has to say about a run, once.
+    """Send what a feature has to say about a run, once, or update it.
 
     default_channel: C…, for areas without one; "" if there is none.
     """
     channel = posts.run_view.channel or default_channel
     if notice.user:
         await posts.try_send_once(notice.slot, notice.message, notice.user)
+    elif notice.is_kept_current and notice.slot in posts.posted:
+        await posts.update_or_forget(notice.slot, notice.message)
     elif channel:
         await posts.try_post_once(notice.slot, notice.message, channel)
 

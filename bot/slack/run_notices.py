@@ -1,4 +1,4 @@
-"""Messages of features about a run, beside its card: each is sent once."""
+"""Messages of features about a run, beside its card: each is sent once, or kept current."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +18,8 @@ class RunNotice:
     message: Message
     user: str = ""
     """U…, who gets it directly; "" for the channel of the area."""
+    is_kept_current: bool = False
+    """Whether the message in the channel is updated when this one differs."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from bot.features.drift.details import (
 )
 from bot.features.drift.rows import DriftKey
 from bot.features.drift.state import Candidate
+from bot.features.drift.watch import format_slot
 from bot.model import times
-from bot.model.drift_state import DRIFTED_STATES
+from bot.model.drift_state import DRIFTED_STATES, DriftState
 from bot.model.errors import InvalidRequestError
 from bot.model.text import align_rows, format_count
 from bot.service import KeyturnService
@@ -60,11 +61,16 @@ def _build_handlers(service: KeyturnService, database: Database) -> Mapping[str,
 def build_drift_alert(context: NoticeContext) -> RunNotice | None:
     """Return what changed outside Keyturn on the host of a run, for the channel of its area."""
     keys = list_announced_keys(context.tx, context.run)
-    if not keys:
+    if not keys or keys[0].announced_at is None:
         return None
-    title = f"{keys[0].host}: {format_count(len(keys), 'value')} changed outside Keyturn"
+    drifted = [key for key in keys if key.state in DRIFTED_STATES]
+    title = (
+        f"{keys[0].host}: {format_count(len(drifted), 'value')} changed outside Keyturn"
+        if drifted
+        else f"{keys[0].host}: no value differs any more that had changed outside Keyturn"
+    )
     items = [
-        [f"{shorten_text(describe_drift(key), 400)}. ", code(f"{_USAGE} {key.id}")]
+        [f"{shorten_text(_describe_announced(key), 400)}. ", code(f"{_USAGE} {key.id}")]
         for key in keys[:_MAX_ALERTED]
     ]
     more = len(keys) - _MAX_ALERTED
@@ -73,9 +79,18 @@ def build_drift_alert(context: NoticeContext) -> RunNotice | None:
     page = [rich_text_section(link(address, "Open"))] if context.base_url else []
     shown = rich_text(rich_text_section(bold(title)), bullet_list(*items), *page)
     single = len(keys) == 1
-    row = _build_buttons(keys[0]) if single else _build_show_buttons(keys[:_MAX_ALERTED])
-    message = Message(format_notification(title), [shown, actions("drift", *row)])
-    return RunNotice(f"drift {keys[0].announced_at}", message)
+    row = _build_buttons(keys[0]) if single else _build_show_buttons(drifted[:_MAX_ALERTED])
+    message = Message(
+        format_notification(title), [shown, *([actions("drift", *row)] if drifted else [])]
+    )
+    return RunNotice(format_slot(keys[0].announced_at), message, is_kept_current=True)
+
+
+def _describe_announced(key: DriftKey) -> str:
+    """Return a sentence about a value that changed outside Keyturn, and may be as set again."""
+    if key.state is DriftState.AS_SET and key.expected_until is not None:
+        return f"{key.name} may vary until {times.format_deadline(key.expected_until)}"
+    return describe_drift(key)
 
 
 def _build_buttons(key: DriftKey) -> Sequence[Element]:

@@ -5,11 +5,12 @@ from dataclasses import dataclass, replace
 
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry
-from bot.db import runs, search, view_conditions
+from bot.db import outbox, runs, search, view_conditions
 from bot.db.database import Transaction
 from bot.features.drift import rows
 from bot.features.drift.rows import DriftKey
 from bot.features.drift.state import Candidate
+from bot.features.drift.watch import SLOT_PREFIX
 from bot.model.drift_state import DRIFTED_STATES, DriftState
 from bot.model.lasting_values import get_key_name
 from bot.model.plan import RemainingWork
@@ -142,15 +143,19 @@ def describe_drift(key: DriftKey) -> str:
 
 
 def list_announced_keys(tx: Transaction, run: Run) -> list[DriftKey]:
-    """Return the drifted keys of a run's host that one message to chat lists with the run's."""
+    """Return the keys that the newest message to chat about a run lists, those that drift first.
+
+    Without the message, only if one of the run's drifts. With it, also when all are as set.
+    """
     if run.kind != "change" or not run.is_ended:
         return []
     own = [key for key in rows.list_keys_of_run(tx, run.id) if key.state in DRIFTED_STATES]
-    times = {key.announced_at for key in own if key.announced_at is not None}
-    if not times:
-        return []
-    found = rows.list_keys(tx, host=run.host)
-    return [key for key in found if key.state in DRIFTED_STATES and key.announced_at in times]
+    times = [key.announced_at for key in own if key.announced_at is not None]
+    slots = (one for one in outbox.list_messages(tx, run.id) if one.startswith(SLOT_PREFIX))
+    times += [int(slot.removeprefix(SLOT_PREFIX)) for slot in slots]
+    newest = max(times, default=None)
+    found = rows.list_keys(tx, host=run.host) if newest is not None else []
+    return [key for key in found if key.announced_at == newest]
 
 
 def list_plan_notes(

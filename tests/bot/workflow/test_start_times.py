@@ -149,7 +149,11 @@ def test_approval_expires_no_sooner_than_a_while_after_its_start(timed: Harness)
 
 @pytest.mark.parametrize(
     ("delay", "words"),
-    [(-1, "has passed already"), (0, "has passed already"), (17 * HOUR, "is too late for the plan of run 1")],
+    [
+        (-1, "has passed already"),
+        (0, "has passed already"),
+        (17 * HOUR, "is too late for the plan of run 1"),
+    ],
 )
 def test_times_that_the_plan_cannot_keep_are_refused(timed: Harness, delay: int, words: str):
     run = timed.request(LAMP_ON)

@@ -84,3 +84,41 @@ async def test_drift_restore_is_open_to_developers_and_drift_adopt_is_not(chat: 
     await chat.type(f"drift restore {key.id} ticket=CHG7 because of a mistake")
     assert chat.run(3).ticket == "CHG7"
     assert "The result: /keyturn drift lb1" in await chat.read("drift read lb1")
+
+
+async def test_drift_message_loses_its_buttons_when_the_value_is_adopted(
+    harness: Harness, anyio_backend: str
+):
+    async with open_chat(harness, default_channel="C0OPS") as chat:
+        key = await dim_by_hand(chat)
+        [posted] = [one for one in chat.slack.posted if "changed outside" in one.text]
+        assert len(posted.buttons) == 3
+        await chat.type(f"drift adopt {key.id} because it is right", "U0OLGA")
+        assert posted.buttons == {}
+        assert "no value differs any more" in posted.text
+        assert "switch lamp is as set" in posted.words
+        assert len(list_messages(chat)) == 1
+
+
+async def test_drift_message_loses_its_buttons_when_a_run_restores_the_value(
+    harness: Harness, anyio_backend: str
+):
+    async with open_chat(harness, default_channel="C0OPS") as chat:
+        key = await dim_by_hand(chat)
+        [posted] = [one for one in chat.slack.posted if "changed outside" in one.text]
+        await chat.type(f"drift restore {key.id} because of a mistake")
+        assert len(posted.buttons) == 3
+        harness.approve(chat.run(2))
+        await chat.settle()
+        assert posted.buttons == {}
+
+
+async def test_drift_message_says_until_when_a_value_may_vary(
+    harness: Harness, anyio_backend: str
+):
+    async with open_chat(harness, default_channel="C0OPS") as chat:
+        key = await dim_by_hand(chat)
+        [posted] = [one for one in chat.slack.posted if "changed outside" in one.text]
+        await chat.type(f"drift expect {key.id} until 3 days because a test", "U0OLGA")
+        assert "switch lamp may vary until" in posted.words
+        assert posted.buttons == {}
