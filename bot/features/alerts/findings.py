@@ -19,9 +19,11 @@ from runbooks import load_catalogue
 from runbooks._catalogue import get_kind
 
 WINDOW_HOURS = 6
-_MAX_READ, _MAX_EVENTS = 50, 5
+_MAX_READ, _MAX_EVENTS = 1000, 5
 # What concerns every host, and may be nothing for the readers of a channel.
 _GLOBAL_RANK = 3
+# Runs that sent nothing.
+_ATTEMPTED_RANK = 1
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,10 @@ class Findings:
     """How many changes are left out."""
     shows_all: bool
     """Whether the requester may view every change on these hosts."""
+    hides_shared: bool
+    """Whether changes are left out that hosts of other channels have part in."""
+    searched_span: int
+    """How far back the log was searched, in microseconds: less than asked if it is long."""
 
 
 def read_findings(
@@ -54,11 +60,18 @@ def read_findings(
     shown = _list_shown_hosts(policy, answer, default_channel)
     with view_conditions.viewing_as(tx, rights):
         numbers = view_conditions.list_viewable(tx, answer.runs)
-        events = {
-            (one.at, one.run, one.entry): one
+        timelines = [
+            timeline.build_timeline(
+                tx, tx.now, span=WINDOW_HOURS * HOUR, host_pattern=host, limit=_MAX_READ
+            )
             for host in answer.hosts
-            for one in _list_events(tx, host, shown)
-        }
+        ]
+        known = [one for found in timelines for one in _list_changes(tx, found.events)]
+    events = {
+        (one.at, one.run, one.entry): one
+        for one in known
+        if shown is None or shown.issuperset(one.hosts)
+    }
     # Other people read it too, so it names no other run.
     found = sorted(runs.list_runs(tx, sorted(numbers)), key=lambda run: run.id)
     checks = [run.show_references(hide_references) for run in found]
@@ -68,6 +81,8 @@ def read_findings(
         [_describe(one, policy) for one in newest[:_MAX_EVENTS]],
         max(0, len(newest) - _MAX_EVENTS),
         _can_view_changes(rights, answer.hosts),
+        any(shown is not None and not shown.issuperset(one.hosts) for one in known),
+        min((found.searched_span for found in timelines), default=0),
     )
 
 
@@ -100,18 +115,14 @@ def _list_shown_hosts(
     )
 
 
-def _list_events(tx: Transaction, host: str, shown: frozenset[str] | None) -> list[TimelineEvent]:
-    found = timeline.build_timeline(
-        tx, tx.now, span=WINDOW_HOURS * HOUR, host_pattern=host, limit=_MAX_READ
-    ).events
+def _list_changes(tx: Transaction, found: Sequence[TimelineEvent]) -> list[TimelineEvent]:
+    """Return the events that changed a host or may have: no check, and no run before its start."""
     numbers = [one.run for one in found if one.run is not None]
     checks = {run.id for run in runs.list_runs(tx, numbers) if run.kind == "check"}
     return [
         one
         for one in found
-        if one.rank != _GLOBAL_RANK
-        and one.run not in checks
-        and (shown is None or shown.issuperset(one.hosts))
+        if one.rank not in {_ATTEMPTED_RANK, _GLOBAL_RANK} and one.run not in checks
     ]
 
 

@@ -6,7 +6,7 @@ from bot.model.canonical import hash_canonical
 from bot.model.run import Run
 from bot.model.run_states import get_run_display
 from bot.model.text import capitalise_sentence, format_count, join_names
-from bot.model.times import to_datetime
+from bot.model.times import HOUR, format_span, to_datetime
 from bot.slack.blocks import (
     Block,
     Element,
@@ -101,14 +101,29 @@ def _render_report(report: Report | None) -> list[Block]:
 
 def _render_changes(findings: Findings, requester: str) -> list[Block]:
     title = f"Changed there in the last {WINDOW_HOURS} h"
-    left = "" if findings.shows_all else f"Changes that {requester} may not view are not listed."
+    left_out = _list_left_out(findings, requester)
     if not findings.changes:
-        return [paragraph(bold(title), f" · {left or 'Nothing that Keyturn knows of.'}")]
+        return [
+            paragraph(bold(title), f" · {' '.join(left_out) or 'Nothing that Keyturn knows of.'}")
+        ]
     items = [_render_change(one) for one in findings.changes]
     if findings.omitted:
         items.append([f"and {format_count(findings.omitted, 'more change')}"])
     blocks = [paragraph(bold(title)), rich_text(bullet_list(*items))]
-    return [*blocks, *([paragraph(left)] if left else [])]
+    return [*blocks, *([paragraph(" ".join(left_out))] if left_out else [])]
+
+
+def _list_left_out(findings: Findings, requester: str) -> list[str]:
+    """Return sentences about what the list lacks."""
+    searched = format_span(findings.searched_span)
+    found = {
+        f"Changes that {requester} may not view are not listed.": not findings.shows_all,
+        "Changes that also concern other hosts are not listed here.": findings.hides_shared,
+        f"The change log is long: the last {searched} of it were searched.": (
+            findings.searched_span < WINDOW_HOURS * HOUR
+        ),
+    }
+    return [sentence for sentence, is_so in found.items() if is_so]
 
 
 def _render_change(change: Change) -> list[Inline]:

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import select, update
 
+from bot.audit import change_log, events
 from bot.db import tables
 from bot.features.alerts.chat import SHORTCUT
 from bot.model.run import Run, State
@@ -275,6 +276,48 @@ async def test_host_without_known_changes_is_said_to_have_none(
         await post(chat, payloads.app_message(FIRING, ts=TS))
         [answer] = list_answers(chat)
         assert "Changed there in the last 6 h  · Nothing that Keyturn knows of." in answer.words
+
+
+async def test_run_that_sent_nothing_is_no_change(harness: Harness, anyio_backend: str) -> None:
+    views = 'permit (principal is Agent, action == Action::"view", resource);'
+    ask_for_answers(harness, rules=f"{AGENT_RULES}{views}\n")
+    async with open_chat(harness) as chat:
+        await chat.type("toy set lb1 lamp on because it is dark")
+        await post(chat, payloads.app_message(FIRING, ts=TS))
+        [answer] = list_answers(chat)
+        assert "Nothing that Keyturn knows of." in answer.words
+        assert "toy set" not in answer.words
+
+
+async def test_answer_says_how_far_back_a_long_log_was_searched(
+    harness: Harness, anyio_backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    views = 'permit (principal is Agent, action == Action::"view", resource);'
+    ask_for_answers(harness, rules=f"{AGENT_RULES}{views}\n")
+    async with open_chat(harness) as chat:
+        await chat.type("toy set lb1 lamp on because it is dark")
+        await chat.press("approve", "U0OLGA")
+        monkeypatch.setattr("bot.audit.timeline._MAX_ENTRIES", 1)
+        await post(chat, payloads.app_message(FIRING, ts=TS))
+        [answer] = list_answers(chat)
+    assert "toy set" not in answer.words
+    assert "Nothing that Keyturn knows of." not in answer.words
+    assert "The change log is long: the last" in answer.words
+
+
+async def test_change_with_part_of_a_host_of_another_channel_is_said_to_be_left_out(
+    harness: Harness, anyio_backend: str
+) -> None:
+    views = 'permit (principal is Agent, action == Action::"view", resource);'
+    ask_for_answers(harness, rules=f"{AGENT_RULES}{views}\n")
+    with harness.database.transaction() as tx:
+        happened = events.ExternalEvent(source="deploys", title="shop", hosts=("lb1", "web1"))
+        change_log.append_entry(tx, happened)
+    async with open_chat(harness) as chat:
+        await post(chat, payloads.app_message(FIRING, ts=TS))
+        [answer] = list_answers(chat)
+    assert "Changes that also concern other hosts are not listed here." in answer.words
+    assert "web1" not in answer.words
 
 
 async def test_button_opens_the_form_as_the_person_who_presses_it(alerting: Chat) -> None:
