@@ -67,7 +67,7 @@ def build_drift_alert(context: NoticeContext) -> RunNotice | None:
     title = (
         f"{keys[0].host}: {format_count(len(drifted), 'value')} changed outside Keyturn"
         if drifted
-        else f"{keys[0].host}: no value differs any more that had changed outside Keyturn"
+        else f"{keys[0].host}: what had changed outside Keyturn was restored or accepted"
     )
     items = [
         [f"{shorten_text(_describe_announced(key), 400)}. ", code(f"{_USAGE} {key.id}")]
@@ -90,6 +90,8 @@ def _describe_announced(key: DriftKey) -> str:
     """Return a sentence about a value that changed outside Keyturn, and may be as set again."""
     if key.state is DriftState.AS_SET and key.expected_until is not None:
         return f"{key.name} may vary until {times.format_deadline(key.expected_until)}"
+    if key.state is DriftState.AS_SET and key.adopted:
+        return f"{key.name} was adopted: {key.set_value}"
     return describe_drift(key)
 
 

@@ -95,8 +95,8 @@ async def test_drift_message_loses_its_buttons_when_the_value_is_adopted(
         assert len(posted.buttons) == 3
         await chat.type(f"drift adopt {key.id} because it is right", "U0OLGA")
         assert posted.buttons == {}
-        assert "no value differs any more" in posted.text
-        assert "switch lamp is as set" in posted.words
+        assert "what had changed outside Keyturn was restored or accepted" in posted.text
+        assert "switch lamp was adopted: dim" in posted.words
         assert len(list_messages(chat)) == 1
 
 
@@ -111,6 +111,7 @@ async def test_drift_message_loses_its_buttons_when_a_run_restores_the_value(
         harness.approve(chat.run(2))
         await chat.settle()
         assert posted.buttons == {}
+        assert "switch lamp is as set" in posted.words
 
 
 async def test_drift_message_says_until_when_a_value_may_vary(
