@@ -102,6 +102,9 @@ def record_unattended_sites(
         found = sorted(unattended.keys() & _list_next_sites(context, run))
         if not found or (run.waiting and run.waiting.reason is WaitingFor.WORKER):
             continue
+        # It needs no worker yet, and can be held until then.
+        if starts_later(run) and tx.now < ((run.waiting and run.waiting.time) or 0):
+            continue
         waiting = Waiting(
             WaitingFor.WORKER,
             ", ".join(found),
