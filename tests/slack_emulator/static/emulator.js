@@ -175,6 +175,12 @@
     from?.closest("details.overflow")?.removeAttribute("open");
   });
 
+  // The menu of the last message opens below the edge of the list.
+  document.addEventListener("toggle", (event) => {
+    const opened = event.target;
+    if (opened.open && opened.matches?.("details.overflow")) opened.querySelector(".menu")?.scrollIntoView({ block: "nearest" });
+  }, true);
+
   // The app is told of a choice at once, and of a typed line when Enter is pressed in it.
   const tell = (field) => {
     if (field.dataset?.act && field.form) press(field.form, field, { press: field.dataset.act });
