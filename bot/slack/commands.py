@@ -539,8 +539,8 @@ class SlackCommands:
             return self._render_card(command, number)
         if len(digest) < 10:
             raise InvalidRequestError(
-                f"{quote_text(digest)} is not a plan: copy its ten characters from Details. Type "
-                f"{replies.format_command_usage('approve')}"
+                f"{quote_text(digest.lower())} is not a plan: copy its ten characters from "
+                f"Details. Type {replies.format_command_usage('approve')}"
             )
         if at and at.lower() != "at":
             raise InvalidRequestError(

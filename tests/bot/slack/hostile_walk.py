@@ -153,6 +153,10 @@ class Walk:
         await self.say(f"answer {run.id} SAID")
         await self.say(f"reassign {run.id} adam because SAID", "U0OLGA")
         await self.say(f"run {run.id}")
+        later = f"approve {run.id} {run.short_digest} at 2 hours because SAID"
+        await self.say(later, "U0OLGA")
+        await self.say(later, "U0ADAM")
+        await self.say(f"hold {run.id} because SAID")
         await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0OLGA")
         await self.say(f"approve {run.id} {run.short_digest}", "U0ADAM")
         with chat.harness.database.transaction() as tx:
@@ -194,6 +198,9 @@ class Walk:
             "review-plan", "U0DORA", message=card, value=f"{run.id}:{run.short_digest}"
         )
         await chat.press("reassign", "U0OLGA", message=card)
+        await chat.press(
+            "approve-later", "U0OLGA", message=card, value=f"{long.id}:{long.short_digest}"
+        )
         await chat.press("question", "U0OLGA", message=card)
         await chat.deny("U0STAN", LOUD, message=card)
         await chat.submit({"because": HIDDEN}, "U0OLGA")

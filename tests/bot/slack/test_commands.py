@@ -111,7 +111,7 @@ BUILT_IN = (
     *("help", "runs", "run", "approve", "deny", "undo", "again", "withdraw", "web", "can-i"),
     *("break-glass", "review", "delegate", "delegations", "grant", "grants", "counter", "accept"),
     *("stop", "resume", "ban", "unban", "changed"),
-    *("who", "handover", "privately", "plan", "question", "answer", "reassign"),
+    *("who", "handover", "privately", "plan", "question", "answer", "reassign", "hold"),
     *sorted({text.split()[0] for text in collect("CHAT_VIEWING")}),
 )
 
