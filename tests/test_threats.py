@@ -106,6 +106,10 @@ THREATS = {
         "TestBans::test_ban_during_a_run_stops_it_before_the_next_step",
         "TestBans::test_without_the_ban_check_the_next_step_is_sent",
     ),
+    "who may provision people takes the account of an administrator": (
+        "test_external_id_of_a_person_of_people_yaml_cannot_change",
+        "test_without_the_check_whoever_has_the_token_of_scim_signs_in_as_an_administrator",
+    ),
     "an own runbook runs with a file that two people have not enabled": (
         "test_own_runbook_is_refused_until_two_people_have_enabled_it",
         "test_without_the_guard_an_own_runbook_runs_without_being_enabled",

@@ -8,8 +8,14 @@ of one account of the provider, and is in force only as long as that account is 
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from bot.policy.people import OidcAccount, Organisation, Person, Provisioning
+
+# More than there are people: all are joined again after each change.
+_REMEMBERED = 20_000
+# Letters and digits that look alike, as one of them.
+_LOOKS = str.maketrans("i1|0", "lllo")
 
 
 @dataclass(frozen=True)
@@ -30,6 +36,8 @@ class ProvisionedUser:
     """A name for the time since it was activated last: each deactivation revokes it for good."""
     groups: Sequence[str] = ()
     """The names of its groups, sorted."""
+    other_addresses: Sequence[str] = ()
+    """What else it may be known by: never used but to find that it is another person."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,8 @@ def join_people(written: Organisation, provisioned: ProvisionedPeople) -> Joined
     for name, claimed in provisioned.claims.items():
         if name in people and rules.groups_claim and rules.issuer == claimed.issuer:
             people[name] = _add_roles(people[name], rules.get_roles(claimed.groups))
-    return JoinedPeople(_with_distinct_names(people, provisioned.users), conflicts)
+    shown = _with_distinct_names(people, provisioned.users, written)
+    return JoinedPeople(shown, conflicts)
 
 
 def _add_roles(person: Person, roles: Sequence[str]) -> Person:
@@ -115,12 +124,17 @@ def _list_accounts(user: ProvisionedUser, rules: Provisioning) -> Sequence[OidcA
 
 
 def _build_person(user: ProvisionedUser, rules: Provisioning) -> Person:
+    return _build_from(
+        user, tuple(rules.get_roles(user.groups)), tuple(_list_accounts(user, rules))
+    )
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _build_from(
+    user: ProvisionedUser, roles: tuple[str, ...], accounts: tuple[OidcAccount, ...]
+) -> Person:
     return Person(
-        id=user.person,
-        name=user.name,
-        email=user.email or None,
-        roles=rules.get_roles(user.groups),
-        oidc=_list_accounts(user, rules),
+        id=user.person, name=user.name, email=user.email or None, roles=roles, oidc=accounts
     )
 
 
@@ -147,9 +161,9 @@ class _Taken:
 
     def find_conflict(self, user: ProvisionedUser, issuer: str | None) -> str:
         """Return why an account may be a person of people.yaml; "" if it is not one."""
+        addresses = map(fold_address, (user.user_name, user.email, *user.other_addresses))
         found = (
-            self._addresses.get(fold_address(user.user_name))
-            or self._addresses.get(fold_address(user.email))
+            next((self._addresses[one] for one in addresses if one in self._addresses), "")
             or self._accounts.get((issuer or "", user.external_id))
             or (user.person if user.person in self._people else "")
         )
@@ -166,7 +180,7 @@ def fold_address(text: str) -> str:
 
 
 def _with_distinct_names(
-    people: Mapping[str, Person], users: Iterable[ProvisionedUser]
+    people: Mapping[str, Person], users: Iterable[ProvisionedUser], written: Organisation
 ) -> Mapping[str, Person]:
     """Return the people, of whom no provisioned one is shown like another person.
 
@@ -174,25 +188,30 @@ def _with_distinct_names(
     not plain Latin, is shown with the user name, which is unique and in ASCII.
     """
     counted: dict[str, int] = {}
-    for person in people.values():
+    # Also people of people.yaml who are not in force: no one is taken for a person of before.
+    for person in {**written.people, **people}.values():
         key = _fold_name(person.name)
         counted[key] = counted.get(key, 0) + 1
     user_names = {one.person: one.user_name for one in users}
     shown = dict(people)
     for name, person in people.items():
         user_name = user_names.get(name)
-        if user_name and (counted[_fold_name(person.name)] > 1 or not _is_latin(person.name)):
+        if user_name and (counted[_fold_name(person.name)] > 1 or not _is_plain(person.name)):
             text = person.name if user_name == person.name else f"{person.name} ({user_name})"
             shown[name] = person.model_copy(update={"name": text})
     return shown
 
 
+@lru_cache(maxsize=_REMEMBERED)
 def _fold_name(name: str) -> str:
-    """Return a name without case, marks and spaces."""
-    parts = unicodedata.normalize("NFKD", name).casefold()
-    return "".join(one for one in parts if not unicodedata.combining(one) and not one.isspace())
+    """Return what a reader sees of a name: without case, marks, spaces and points."""
+    parts = unicodedata.normalize("NFKD", name).casefold().translate(_LOOKS)
+    return "".join(one for one in parts if one.isalnum()).replace("rn", "m").replace("vv", "w")
 
 
-def _is_latin(name: str) -> bool:
-    """Return whether every letter is ASCII but for its marks, so that none looks like another."""
-    return _fold_name(name).isascii()
+@lru_cache(maxsize=_REMEMBERED)
+def _is_plain(name: str) -> bool:
+    """Return whether every letter is ASCII but for its marks, and no user name is part of it."""
+    parts = unicodedata.normalize("NFKD", name)
+    plain = "".join(one for one in parts if not unicodedata.combining(one))
+    return plain.isascii() and not {"(", "@"}.intersection(plain)

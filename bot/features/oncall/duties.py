@@ -7,7 +7,7 @@ from bot.features.oncall import rows
 from bot.features.oncall.rows import CalendarReading
 from bot.features.oncall.shift import Shift
 from bot.model.run import Run, State
-from bot.policy import Organisation, Policy
+from bot.policy import Policy
 from bot.policy.oncall import Duty, DutyCalendar
 from bot.queries.policy_facts import PolicyFacts
 
@@ -20,7 +20,7 @@ def apply_duties(tx: Transaction, policy: Policy, run: Run | None = None) -> Pol
     at = run.started_at if run and run.state is State.RUNNING else None
     readings = rows.list_readings(tx)
     duties = {
-        name: compute_duty(calendar, readings.get(name), policy.organisation, at or tx.now)
+        name: compute_duty(calendar, readings.get(name), policy, at or tx.now)
         for name, calendar in policy.calendars.items()
     }
     return policy if duties == policy.duties else policy.with_duties(duties)
@@ -32,7 +32,7 @@ FACTS = PolicyFacts(matter_to=lambda policy: bool(policy.calendars), apply=apply
 def compute_duty(
     calendar: DutyCalendar,
     reading: CalendarReading | None,
-    organisation: Organisation,
+    policy: Policy,
     now: int,
 ) -> Duty:
     """Return who is on duty now; no one by a reading that is too old."""
@@ -42,7 +42,7 @@ def compute_duty(
         return Duty(read_at=reading.fetched_at)
     current = [shift for shift in reading.shifts if shift.starts_at <= now < shift.ends_at]
     shifts = [shift for shift in current if not shift.problem]
-    named = [(shift, list_people_of_shift(shift, organisation)) for shift in shifts]
+    named = [(shift, list_people_of_shift(shift, policy)) for shift in shifts]
     return Duty(
         people=tuple(sorted({person for _, people in named for person in people})),
         unmatched=tuple(sorted({shift.title for shift, people in named if not people})),
@@ -53,10 +53,15 @@ def compute_duty(
     )
 
 
-def list_people_of_shift(shift: Shift, organisation: Organisation) -> Sequence[str]:
-    """Return the people whom a shift names."""
+def list_people_of_shift(shift: Shift, policy: Policy) -> Sequence[str]:
+    """Return the people of people.yaml whom a shift names.
+
+    An identity provider chooses the addresses of all others, and gives no duty by one.
+    """
     return [
         person.id
-        for person in organisation.people.values()
-        if person.email and person.email.casefold() in shift.addresses
+        for person in policy.organisation.people.values()
+        if person.id in policy.written.people
+        and person.email
+        and person.email.casefold() in shift.addresses
     ]

@@ -31,7 +31,7 @@ def list_started_duties(tx: Transaction, policy: Policy) -> Sequence[StartedDuty
             before = _list_people_before(reading.shifts, shift, policy)
             started += [
                 StartedDuty(person, name, calendar.areas, shift.starts_at, shift.ends_at)
-                for person in list_people_of_shift(shift, policy.organisation)
+                for person in list_people_of_shift(shift, policy)
                 if person not in before
             ]
     return started
@@ -43,5 +43,5 @@ def _list_people_before(shifts: Sequence[Shift], new: Shift, policy: Policy) -> 
         person
         for shift in shifts
         if shift.starts_at < new.starts_at <= shift.ends_at and not shift.problem
-        for person in list_people_of_shift(shift, policy.organisation)
+        for person in list_people_of_shift(shift, policy)
     }

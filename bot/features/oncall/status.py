@@ -77,7 +77,7 @@ def _describe_unclear_shifts(status: CalendarStatus, areas: str) -> str:
 def _describe_calendar(
     policy: Policy, calendar: DutyCalendar, reading: CalendarReading | None, now: int
 ) -> CalendarStatus:
-    duty = compute_duty(calendar, reading, policy.organisation, now)
+    duty = compute_duty(calendar, reading, policy, now)
     shifts = reading.shifts if reading and duty.is_known else ()
     later = [one for one in shifts if one.starts_at > now and not one.problem]
     return CalendarStatus(

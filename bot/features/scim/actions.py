@@ -6,6 +6,7 @@ the roles that the policy maps their groups to.
 
 import re
 import secrets
+import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -18,9 +19,9 @@ from bot.db.database import Transaction
 from bot.features.scim import rows
 from bot.features.scim.departure import (
     LeaversDuty,
-    announce_lost_approvals,
     end_rights,
     record_change,
+    take_back_approvals,
 )
 from bot.features.scim.rows import GroupRow, UserRow
 from bot.model.errors import InvalidRequestError
@@ -89,6 +90,8 @@ def check_account(
                 "characters, so that no two look alike: map another attribute to it"
             )
     name = next((one for one in names if one.strip()), user_name)
+    # So that an address that is written otherwise is found to be another person's.
+    email = unicodedata.normalize("NFKC", email).strip()
     usable = len(email) <= _MAX_EMAIL and _EMAIL.fullmatch(email)
     return Account(
         user_name,
@@ -165,6 +168,7 @@ class PeopleChange:
     def update_user(self, before: UserRow, account: Account) -> UserRow:
         """Replace what is known of an account; end what its person has if it is not active."""
         tx = self.tx
+        account = self._keep_sign_in(before, account)
         _check_unique(tx, account, except_user=before.user_id)
         is_back = account.is_active and not before.is_active
         user = replace(
@@ -204,6 +208,27 @@ class PeopleChange:
         record_change(tx, drafts)
         return user
 
+    def _keep_sign_in(self, before: UserRow, account: Account) -> Account:
+        """Return an account with the externalId that it had when people.yaml named it.
+
+        With another, someone else would sign in as that person, who may be an administrator.
+        Nothing delays a departure, so what makes the account inactive is not refused.
+        """
+        bound = self._list_bound(before)
+        if not bound or account.external_id == before.external_id:
+            return account
+        if account.is_active and account.external_id:
+            raise InvalidRequestError(
+                f"externalId cannot change while {min(bound)} of people.yaml is this account: "
+                "remove provisioned there, send it again, and write provisioned again"
+            )
+        return replace(account, external_id=before.external_id)
+
+    def _list_bound(self, user: UserRow) -> set[str]:
+        """Return the ids of the people in people.yaml who are this account."""
+        written = self._written.people.values()
+        return {one.id for one in written if one.provisioned == user.user_id}
+
     def delete_user(self, user: UserRow) -> None:
         """Delete an account for good: one with the same name would be another person."""
         drafts = self._remove(user, is_deleted=True)
@@ -212,8 +237,7 @@ class PeopleChange:
 
     def _remove(self, user: UserRow, *, is_deleted: bool) -> list[EntryDraft]:
         self.has_removed = True
-        written = self._written.people.values()
-        bound = {one.id for one in written if one.provisioned == user.user_id}
+        bound = self._list_bound(user)
         people = {user.person, *bound}
         removed = events.PersonDeprovisioned(
             account=user.user_id,
@@ -223,7 +247,7 @@ class PeopleChange:
             is_deleted=is_deleted,
         )
         ended = end_rights(self.tx, people)
-        announce_lost_approvals(self.tx, people)
+        take_back_approvals(self.tx, people)
         return [EntryDraft(removed, None, "", ""), *ended]
 
     def create_group(self, name: str, external_id: str, members: Collection[str]) -> GroupRow:

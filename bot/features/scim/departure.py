@@ -78,9 +78,14 @@ class LeaversDuty:
             end_run(self._context, tx, run, State.WITHDRAWN, why)
 
 
-def announce_lost_approvals(tx: Transaction, people: Iterable[str]) -> None:
-    """Let cards show that the approvals of these people count no more."""
-    for number in rows.list_waiting_decided_by(tx, people):
+def take_back_approvals(tx: Transaction, people: Iterable[str]) -> None:
+    """Remove the approvals that these people gave to what waits, and let cards show it.
+
+    They would count again with an account that becomes active again. A denial stays.
+    """
+    numbers = rows.list_waiting_approved_by(tx, people)
+    rows.remove_approvals(tx, numbers, people)
+    for number in numbers:
         if tx.is_first_call(("news", number)):
             outbox.announce_run(tx, number)
 

@@ -3,13 +3,14 @@
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
-from sqlalchemy import Select, delete, func, insert, select, update
+from sqlalchemy import Select, Table, delete, func, insert, select, update
 
 from bot.auth import row_mac
 from bot.db import tables
-from bot.db.database import Transaction
+from bot.db.database import SeenHead, Transaction
 from bot.model.run import STATES_BEFORE_INTENT
 from bot.model.times import HOUR
 from bot.policy.provisioning import (
@@ -28,8 +29,12 @@ _RUN, _DECISION = tables.run.c, tables.decision.c
 _WAITING = sorted(one.value for one in STATES_BEFORE_INTENT)
 _CLAIMED, _REVISION = tables.claimed_groups, tables.provisioning_revision
 _GET_REVISION = select(_REVISION.c.revision)
+Part = TypeVar("Part", int, str)
 # As long as a session lasts at most.
 CLAIMS_HOLD = 12 * HOUR
+# The rows of each table that were found to be of Keyturn: during a first sync thousands of them
+# are read again after each change, and to compute the MAC of each takes most of the time.
+_VALID: WeakKeyDictionary[SeenHead, dict[str, frozenset[tuple[Any, ...]]]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -87,12 +92,24 @@ def get_revision(tx: Transaction) -> int:
 
 def read_people(tx: Transaction, revision: int) -> ProvisionedPeople:
     """Return what providers say now. Rows that Keyturn did not write say nothing."""
-    names = {row.group_id: row.name for row in _list_valid(tx, _GROUP, select(_GROUP))}
+    memory = _VALID.setdefault(tx.seen_head, {})
+
+    def list_valid(table: Table, query: Select[Any]) -> list[Any]:
+        known, memory[table.name] = memory.get(table.name, frozenset()), frozenset()
+        found = [
+            row
+            for row in tx.sql.execute(query)
+            if tuple(row) in known or row_mac.is_mac_valid(tx, table, row)
+        ]
+        memory[table.name] = frozenset(map(tuple, found))
+        return found
+
+    names = {row.group_id: row.name for row in list_valid(_GROUP, select(_GROUP))}
     groups: dict[str, list[str]] = {}
-    for row in _list_valid(tx, _MEMBER, select(_MEMBER)):
+    for row in list_valid(_MEMBER, select(_MEMBER)):
         if row.group_id in names:
             groups.setdefault(row.user_id, []).append(names[row.group_id])
-    users = [*_list_valid(tx, _USER, select(_USER).order_by(_USER.c.created_at, _USER.c.user_id))]
+    users = list_valid(_USER, select(_USER).order_by(_USER.c.created_at, _USER.c.user_id))
     return ProvisionedPeople(
         revision,
         users=[
@@ -103,6 +120,7 @@ def read_people(tx: Transaction, revision: int) -> ProvisionedPeople:
                 external_id=row.external_id,
                 name=row.name,
                 email=row.email,
+                other_addresses=_list_addresses(row.document),
                 is_active=row.is_active,
                 stay=row.stay,
                 groups=tuple(sorted(groups.get(row.user_id, ()))),
@@ -116,6 +134,12 @@ def read_people(tx: Transaction, revision: int) -> ProvisionedPeople:
             for row in _list_valid(tx, _CLAIMED, _select_current_claims(tx))
         },
     )
+
+
+def _list_addresses(document: str) -> Sequence[str]:
+    """Return all addresses that the provider sent, sorted."""
+    emails = json.loads(document).get("emails") or ()
+    return tuple(sorted({one["value"] for one in emails if one.get("value")}))
 
 
 def list_current_claims(tx: Transaction) -> frozenset[str]:
@@ -148,14 +172,14 @@ def find_user(tx: Transaction, user_id: str) -> UserRow | None:
 def find_users(
     tx: Transaction,
     *,
-    user_id: str = "",
+    user_id: str | None = None,
     user_name: str = "",
     external_id: str = "",
     email: str = "",
 ) -> list[UserRow]:
     """Return the accounts with this id, user name, external id or e-mail address."""
     query = _select_users()
-    if user_id:
+    if user_id is not None:
         query = query.where(_USER.c.user_id == user_id)
     if user_name:
         query = query.where(_USER.c.user_key == fold_address(user_name))
@@ -268,11 +292,11 @@ def find_group(tx: Transaction, group_id: str) -> GroupRow | None:
 
 
 def find_groups(
-    tx: Transaction, *, group_id: str = "", name: str = "", external_id: str = ""
+    tx: Transaction, *, group_id: str | None = None, name: str = "", external_id: str = ""
 ) -> list[GroupRow]:
     """Return the groups with this id, name or external id."""
     query = select(_GROUP)
-    if group_id:
+    if group_id is not None:
         query = query.where(_GROUP.c.group_id == group_id)
     if name:
         query = query.where(_GROUP.c.group_key == fold_address(name))
@@ -385,13 +409,20 @@ def list_waiting(tx: Transaction) -> list[int]:
     return [*tx.sql.execute(query.order_by(_RUN.id)).scalars()]
 
 
-def list_waiting_decided_by(tx: Transaction, people: Iterable[str]) -> list[int]:
+def list_waiting_approved_by(tx: Transaction, people: Iterable[str]) -> list[int]:
     """Return those of them that one of these people approved."""
     query = select(_RUN.id).join(tables.decision, _DECISION.run == _RUN.id).distinct()
     query = query.where(_DECISION.person.in_(sorted(people)), _RUN.state.in_(_WAITING))
-    return [*tx.sql.execute(query.order_by(_RUN.id)).scalars()]
+    return [*tx.sql.execute(query.where(_DECISION.approves).order_by(_RUN.id)).scalars()]
 
 
-def _split(names: Sequence[str]) -> Iterable[Sequence[str]]:
+def remove_approvals(tx: Transaction, runs: Sequence[int], people: Iterable[str]) -> None:
+    """Remove the approvals of these people from runs; the log keeps them."""
+    of_people = _DECISION.person.in_(sorted(people)), _DECISION.approves
+    for part in _split(runs):
+        tx.sql.execute(delete(tables.decision).where(_DECISION.run.in_(part), *of_people))
+
+
+def _split(names: Sequence[Part]) -> Iterable[Sequence[Part]]:
     """Yield parts that one statement can name."""
     return (names[n : n + 500] for n in range(0, len(names), 500))

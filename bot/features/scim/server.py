@@ -37,6 +37,9 @@ MEDIA_TYPE = "application/scim+json"
 _ERROR_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:Error"
 _MAX_BODY_BYTES = 2 * 1024 * 1024
 _MAX_FILTER, _MAX_PATH, _MAX_OPERATIONS = 500, 300, 1000
+# More than there can be, and less than a database counts.
+_MAX_NUMBER = 9
+_NUMBERS = ("startIndex", "count")
 _METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 # Entra sends at most 25 requests a second. A caller without a token is held to fewer.
 BURST, _PER_SECOND = 200, 30.0
@@ -199,16 +202,30 @@ async def _read_body(request: Request) -> bytes:
 def _check_content(request: Request, body: bytes) -> bytes:
     """Return the body; refuse what would take long to understand, before it is parsed."""
     filters: list[object] = [*request.query_params.getlist("filter")]
+    numbers: list[object] = [
+        one for name in _NUMBERS for one in request.query_params.getlist(name)
+    ]
+    if "\0" in request.path_params["path"]:
+        raise _Refused(404, "there is no such resource")
     parsed = _parse_json(body) if body else None
     if isinstance(parsed, dict):
         content = cast("dict[str, object]", parsed)
-        filters.append(content.get("filter"))
-        for key in content:
-            if key.lower() == "operations" and _clean_operations(content[key]):
-                body = json.dumps(content).encode()
+        filters += _list_values(content, "filter")
+        numbers += _list_values(content, *_NUMBERS)
+        changed = [_clean_operations(one) for one in _list_values(content, "operations")]
+        if any(changed):
+            body = json.dumps(content).encode()
+    if any(len(str(one).lstrip("-")) > _MAX_NUMBER for one in numbers):
+        raise _Refused(400, f"startIndex and count have at most {_MAX_NUMBER} digits")
     if any(isinstance(one, str) and len(one) > _MAX_FILTER for one in filters):
         raise _Refused(400, f"a filter has at most {_MAX_FILTER} characters", "invalidFilter")
     return body
+
+
+def _list_values(content: dict[str, object], *names: str) -> list[object]:
+    """Return the values of attributes, whose names have no case in SCIM."""
+    wanted = {one.lower() for one in names}
+    return [value for key, value in content.items() if key.lower() in wanted]
 
 
 def _parse_json(body: bytes) -> Any:
@@ -234,8 +251,8 @@ def _clean_operations(operations: object) -> bool:
     if len(given) > _MAX_OPERATIONS:
         raise _Refused(400, f"a PATCH has at most {_MAX_OPERATIONS} operations", "tooMany")
     for one in given:
-        path = one.get("path")
-        if isinstance(path, str) and len(path) > _MAX_PATH:
+        paths = _list_values(one, "path")
+        if any(isinstance(path, str) and len(path) > _MAX_PATH for path in paths):
             raise _Refused(400, f"a path has at most {_MAX_PATH} characters", "invalidPath")
     removed = [one for one in given if str(one.get("op")).lower() == "remove" and "value" in one]
     for one in removed:

@@ -189,9 +189,17 @@ def _find_key(scim_filter: Any, keys: Mapping[str, str]) -> tuple[str, str]:
     """
     for term in _list_terms(scim_filter.ast):
         for name, value in _list_equalities(term):
-            if name in keys and value:
+            if name in keys and _can_be_stored(value):
                 return keys[name], value
     raise InvalidFilterException(detail=f"this filter is not supported: {_FILTER_HELP}")
+
+
+def _can_be_stored(value: str) -> bool:
+    """Return whether a database has such a text: none has half of a character, or U+0000."""
+    try:
+        return bool(value.encode()) and "\0" not in value
+    except UnicodeEncodeError:
+        return False
 
 
 def _list_terms(node: Any) -> Sequence[Any]:

@@ -55,7 +55,7 @@ def add_shifts(policy: Policy, *shifts: Shift, now: int = NOW) -> Policy:
     """Return the policy as of *now*, with a reading of NOW."""
     calendar = policy.calendars["edge"]
     reading = CalendarReading(calendar.source, NOW, 0, shifts, "")
-    duty = compute_duty(calendar, reading, policy.organisation, now)
+    duty = compute_duty(calendar, reading, policy, now)
     return policy.with_duties({"edge": duty})
 
 
@@ -87,8 +87,8 @@ def test_outdated_or_foreign_calendar_reading_puts_nobody_on_duty(
     calendar = policy.calendars["edge"]
     other = calendar.model_copy(update={"file": "other.ics"})
     reading = CalendarReading(other.source, NOW, 0, (shift,), "")
-    assert not compute_duty(calendar, reading, policy.organisation, NOW).is_known
-    assert not compute_duty(calendar, None, policy.organisation, NOW).is_known
+    assert not compute_duty(calendar, reading, policy, NOW).is_known
+    assert not compute_duty(calendar, None, policy, NOW).is_known
 
 
 def test_forecast_says_that_no_reading_is_current_only_where_that_matters(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bot.auth import sessions, tokens
-from bot.db import delegations, grants
+from bot.db import delegations, grants, runs
 from bot.features.scim.facts import apply_people
 from bot.features.scim.rows import UserRow
 from bot.model.errors import NotAllowed
@@ -143,7 +143,7 @@ def test_an_approval_given_before_counts_no_more(tmp_path: Path) -> None:
         assert company.fleet.sent == []
 
 
-def test_a_queued_run_is_refused_at_the_gate_if_its_approver_was_removed(
+def test_a_queued_run_whose_approver_was_removed_waits_for_another_approval(
     company: Harness, provider: Provider, tmp_path: Path
 ) -> None:
     account = provider.add("adam@example.com")
@@ -153,8 +153,29 @@ def test_a_queued_run_is_refused_at_the_gate_if_its_approver_was_removed(
     assert company.get_run(run.id).state is State.QUEUED
     provider.delete(account)
     company.run_queued_work()
-    assert company.get_run(run.id).state is State.REFUSED
+    assert company.get_run(run.id).state is State.PENDING
     assert company.fleet.sent == []
+    assert company.approve(company.get_run(run.id), "olga").state is State.SUCCEEDED
+
+
+def test_an_approval_does_not_come_back_with_an_account_that_is_active_again(
+    tmp_path: Path,
+) -> None:
+    with open_harness(tmp_path, rules=_TWO) as company:
+        add_provisioning(tmp_path / "policy")
+        provider = Provider(company)
+        account = provider.add("adam@example.com")
+        bind(tmp_path / "policy", "adam", account.user_id)
+        run, denied = company.approve(switch_on(company), "adam"), switch_on(company, "stan")
+        company.service.deny_run(denied.id, person="adam", reason="not today")
+        back = provider.set_active(provider.set_active(account, is_active=False), is_active=True)
+        assert back.is_active
+        with company.database.reading() as tx:
+            assert not runs.list_decisions(tx, run.id)
+            assert [one.approves for one in runs.list_decisions(tx, denied.id)] == [False]
+        assert company.approve(run, "olga").state is State.PENDING
+        # The person can approve again, as anybody who has not decided.
+        assert company.approve(run, "adam").state is State.SUCCEEDED
 
 
 def test_a_removed_person_is_not_on_duty(
@@ -176,3 +197,17 @@ def test_a_removed_person_is_not_on_duty(
     adam = after.find_person("adam")
     assert adam is not None
     assert "oncall:edge" not in adam.roles
+
+
+def test_break_glass_of_a_person_who_was_removed_is_refused(
+    company: Harness, provider: Provider, tmp_path: Path
+) -> None:
+    account = provider.add("adam@example.com")
+    bind(tmp_path / "policy", "adam", account.user_id)
+    run = switch_on(company)
+    provider.delete(account)
+    with pytest.raises(NotAllowed):
+        company.service.break_glass.request_break_glass(
+            run.id, person="adam", reason="the cellar is dark and no one answers"
+        )
+    assert company.get_run(run.id).state is State.PENDING

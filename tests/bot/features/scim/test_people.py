@@ -1,5 +1,6 @@
 """Who is in force: the rights that a provider can give, and all the ways in which it cannot."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,16 +9,24 @@ from sqlalchemy import select, update
 from bot.audit import events
 from bot.auth import row_mac
 from bot.db import stops, tables
-from bot.features.scim.actions import FullError, TakenError
+from bot.features.scim import rows
+from bot.features.scim.actions import Account, FullError, PeopleChange, TakenError
 from bot.features.scim.facts import apply_people
 from bot.features.scim.people import BOTH, FILES, PROVIDER, list_people
+from bot.features.scim.rows import UserRow
 from bot.maintenance import key_rotation
 from bot.model import signing
 from bot.model.errors import InvalidRequestError
 from bot.model.run import State
 from bot.policy import NoPolicyError, PolicyDirectory
 from bot.queries.banned_people import PolicyWithoutBanned
-from tests.bot.features.scim.accounts import PROVISIONING, Provider, bind, build_account
+from tests.bot.features.scim.accounts import (
+    ISSUER,
+    PROVISIONING,
+    Provider,
+    bind,
+    build_account,
+)
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
@@ -334,3 +343,107 @@ def test_people_stay_when_the_signing_key_is_rotated(
             row = tx.sql.execute(select(table)).one()
             assert row.mac == row_mac.compute_mac(new, table, row)
             assert not row_mac.is_mac_valid(tx, table, row)
+
+
+def test_external_id_of_a_person_of_people_yaml_cannot_change(
+    company: Harness, provider: Provider, tmp_path: Path
+) -> None:
+    """With another, whoever has the token of SCIM alone would sign in as an administrator."""
+    account = provider.add("olga@example.com", external_id="subject-of-olga")
+    mine = build_account("olga@example.com", external_id="subject-of-mallory")
+    changed = provider.change(account, mine)
+    assert changed.external_id == "subject-of-mallory"
+    account = provider.change(changed, replace(mine, external_id="subject-of-olga"))
+    bind(tmp_path / "policy", "olga", account.user_id)
+    with pytest.raises(InvalidRequestError, match="externalId cannot change while olga"):
+        provider.change(account, mine)
+    organisation = company.policies.get_policy().organisation
+    assert not organisation.find_by_oidc(issuer=ISSUER, subject="subject-of-mallory")
+    assert organisation.find_by_oidc(issuer=ISSUER, subject="subject-of-olga")
+
+
+def test_without_the_check_whoever_has_the_token_of_scim_signs_in_as_an_administrator(
+    company: Harness, provider: Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account = provider.add("olga@example.com", external_id="subject-of-olga")
+    bind(tmp_path / "policy", "olga", account.user_id)
+
+    def take_all(_: PeopleChange, __: UserRow, wanted: Account) -> Account:
+        return wanted
+
+    monkeypatch.setattr(PeopleChange, "_keep_sign_in", take_all)
+    provider.change(account, build_account("olga@example.com", external_id="subject-of-mallory"))
+    organisation = company.policies.get_policy().organisation
+    found = organisation.find_by_oidc(issuer=ISSUER, subject="subject-of-mallory")
+    assert found is not None
+    assert (found.id, "administrator" in found.roles) == ("olga", True)
+
+
+@pytest.mark.parametrize("external_id", ["", "subject-of-mallory"])
+def test_departure_is_not_refused_for_its_external_id(
+    company: Harness, provider: Provider, tmp_path: Path, external_id: str
+) -> None:
+    account = provider.add("olga@example.com", external_id="subject-of-olga")
+    bind(tmp_path / "policy", "olga", account.user_id)
+    gone = replace(build_account("olga@example.com", is_active=False), external_id=external_id)
+    changed = provider.change(account, gone)
+    assert (changed.is_active, changed.external_id) == (False, "subject-of-olga")
+    assert company.policies.get_policy().find_person("olga") is None
+
+
+@pytest.mark.parametrize(
+    "name", ["OIga Owner", "0lga 0wner", "Olga-Owner", "Olga Ovvner", "Olga Owner (Head)"]
+)
+def test_a_name_that_reads_like_that_of_another_is_shown_with_the_user_name(
+    company: Harness, provider: Provider, name: str
+) -> None:
+    ines = provider.add("ines@example.com", name=name)
+    assert company.policies.get_policy().get_person_name(ines.person) == (
+        f"{name} (ines@example.com)"
+    )
+
+
+def test_name_of_a_person_who_is_not_in_force_is_not_taken(
+    company: Harness, provider: Provider, tmp_path: Path
+) -> None:
+    bind(tmp_path / "policy", "olga", provider.add("olga@example.com").user_id)
+    provider.delete(provider.actions.read(lambda tx: rows.find_users(tx)[0]))
+    ines = provider.add("ines@example.com", name="Olga Owner")
+    policy = company.policies.get_policy()
+    assert policy.find_person("olga") is None
+    assert policy.get_person_name(ines.person) == "Olga Owner (ines@example.com)"
+
+
+@pytest.mark.parametrize(
+    "email", [" olga@example.com ", "olga\uff20example.com", "OLGA@example.com"]
+)
+def test_an_address_that_is_written_otherwise_is_still_that_of_another_person(
+    company: Harness, provider: Provider, email: str
+) -> None:
+    ines = provider.add("ines@example.com", email=email)
+    assert company.policies.get_policy().find_person(ines.person) is None
+    assert get_problem(company, ines.person).startswith("may be olga of people.yaml")
+
+
+def test_each_address_of_an_account_is_compared_with_those_of_people_yaml(
+    company: Harness, provider: Provider
+) -> None:
+    """Not only the primary one: otherwise Olga would be two people, and approve for herself."""
+    emails = [{"value": "o.owner@example.com", "primary": True}, {"value": "Olga@example.com"}]
+    account = replace(build_account("o.owner@example.com"), document={"emails": emails})
+    second = provider.actions.change(lambda change: change.create_user(account))
+    assert company.policies.get_policy().find_person(second.person) is None
+    assert get_problem(company, second.person).startswith("may be olga of people.yaml")
+
+
+def test_a_row_that_was_valid_before_and_is_altered_then_says_nothing(
+    company: Harness, provider: Provider
+) -> None:
+    """Rows that were found valid are remembered; what was changed since is not among them."""
+    ines, group = provider.add("ines@example.com"), provider.add_group("Platform")
+    assert company.policies.get_policy().find_person(ines.person)
+    with company.database.transaction() as tx:
+        user = tables.provisioned_user
+        tx.sql.execute(update(user).values(person="olga"))
+    provider.set_members(group, ines)
+    assert company.policies.get_policy().find_person(ines.person) is None

@@ -337,3 +337,30 @@ def test_scim_says_that_its_library_is_missing(
     with Service(tmp_path, slack="", scim_token=TOKEN) as service:
         ready = httpx2.get(f"{service.address}/readyz").text
         assert "pip install 'keyturn[scim]'" in ready
+
+
+@pytest.mark.parametrize(
+    ("place", "query", "status", "scim_type"),
+    [
+        ("/Users", {"filter": 'userName eq "a\\ud800b"'}, 400, "invalidFilter"),
+        ("/Users", {"filter": 'userName eq "a\\u0000b"'}, 400, "invalidFilter"),
+        ("/Users", {"startIndex": "1" + "0" * 30}, 400, None),
+        ("/Groups", {"count": "1" + "0" * 30}, 400, None),
+        ("/Users/%00", {}, 404, None),
+    ],
+)
+def test_what_no_database_can_look_for_is_refused(
+    client: httpx2.Client, place: str, query: dict[str, str], status: int, scim_type: str | None
+) -> None:
+    assert_refused(client.get(place, params=query), status, scim_type)
+
+
+def test_limits_hold_however_the_name_of_an_attribute_is_written(client: httpx2.Client) -> None:
+    search = {"schemas": ["urn:ietf:params:scim:api:messages:2.0:SearchRequest"]}
+    long = " and ".join(['userName eq "a"'] * 100)
+    answer = client.post("/Users/.search", json={**search, "Filter": long})
+    assert_refused(answer, 400, "invalidFilter")
+    operation = {"op": "replace", "Path": "x" * 301, "value": "x"}
+    body = {"schemas": [PATCH], "Operations": [operation]}
+    answer = client.patch(f"/Users/{add_user(client)}", json=body)
+    assert_refused(answer, 400, "invalidPath")

@@ -1,0 +1,70 @@
+"""What an identity provider says of people, and features that depend on who they are."""
+
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from bot.features.oncall.duties import list_people_of_shift
+from bot.features.oncall.shift import Shift
+from bot.features.schedules import rows as schedules
+from bot.model.run import RequestTerms, State
+from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.model.times import DAY
+from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
+from tests.bot.features.scim.accounts import Provider, add_provisioning, bind
+from tests.bot.harness import WEB, Harness, open_harness
+from tests.toy import SetSwitch
+
+
+@pytest.fixture
+def company(tmp_path: Path) -> Generator[Harness]:
+    with open_harness(tmp_path) as harness:
+        add_provisioning(tmp_path / "policy")
+        yield harness
+
+
+@pytest.fixture
+def provider(company: Harness) -> Provider:
+    return Provider(company)
+
+
+def test_the_address_of_a_provisioned_person_gives_no_duty(
+    company: Harness, provider: Provider
+) -> None:
+    """A provider could give an account any address that a calendar names."""
+    ines = provider.add("ines@example.com")
+    policy = company.policies.get_policy()
+    assert policy.find_person(ines.person)
+    shift = Shift(
+        starts_at=0,
+        ends_at=DAY,
+        title="Night",
+        addresses=["ines@example.com", "dora@example.com"],
+    )
+    assert list_people_of_shift(shift, policy) == ["dora"]
+
+
+def test_a_schedule_of_a_person_who_was_removed_is_refused_when_it_is_due(
+    company: Harness, provider: Provider, tmp_path: Path
+) -> None:
+    account = provider.add("dora@example.com")
+    bind(tmp_path / "policy", "dora", account.user_id)
+    lamp = SetSwitch(host="lb1", name="lamp", value="on")
+    timing = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
+    run = company.service.request_on_hosts(
+        [lamp], RequestTerms("dora", WEB, timing=timing), host_pattern=""
+    )
+    company.run_queued_work()
+    company.approve(company.get_run(run.id))
+    provider.delete(account)
+    with company.database.reading() as tx:
+        schedule = schedules.list_schedules(tx)[0]
+    make_due_now(company, schedule)
+    fire_due_schedules(company)
+    company.run_queued_work()
+    with company.database.reading() as tx:
+        fires = schedules.list_fires(tx, schedule.id)
+    fired = [company.get_run(one.run) for one in fires if one.run is not None]
+    assert [one.state for one in fired] == [State.REFUSED]
+    assert company.fleet.sent == []
