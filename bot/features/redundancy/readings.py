@@ -16,7 +16,7 @@ from bot.features.redundancy import rows, status
 from bot.hosts.live_check import build_contact_query
 from bot.model.plan import RemainingWork
 from bot.model.request_form import find_runbook, parse_request, split_words
-from bot.model.run import Run, State
+from bot.model.run import RefusedBy, Run, State
 from bot.policy import NoPolicyError, Policy
 from bot.policy.fault_tree import Event
 from bot.policy.tree_condition import ConditionError, has_failed
@@ -58,7 +58,8 @@ def prepare(
 
 def record_check(context: WorkflowContext, tx: Transaction, run: Run) -> None:
     """Store what a check that has just ended says of events of fault trees, if any names it."""
-    if run.kind != "check" or run.hosts or (run.report is None and run.state is not State.FAILED):
+    is_unread = run.state is State.FAILED or run.refused_by is RefusedBy.RUNBOOK
+    if run.kind != "check" or run.hosts or not (run.report or is_unread):
         return
     try:
         policy = context.policies.get_policy()

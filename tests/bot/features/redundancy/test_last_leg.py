@@ -10,7 +10,7 @@ from bot.audit import change_log
 from bot.db import tables
 from bot.features.redundancy import claims, readings, rows, status
 from bot.model.errors import InvalidRequestError, NoSuchPersonError, NotAllowed
-from bot.model.run import RequestTerms, Run, State
+from bot.model.run import RefusedBy, RequestTerms, Run, State
 from bot.model.times import MINUTE
 from bot.model.waiting import Waiting, WaitingFor
 from bot.queries.run_timeline import build_run_events
@@ -386,6 +386,24 @@ def test_leg_of_a_bond_that_still_stands_is_kept_when_the_other_is_down(bond: Ha
     assert find_refusal(bond, "nas1/eth0") == ""
     record_bond(bond, eth0="down", eth1="down")
     assert find_refusal(bond, "nas1") == ""
+
+
+def test_check_that_its_runbook_refuses_leaves_no_earlier_reading_in_use(bond: Harness):
+    record_bond(bond, eth0="up", eth1="up")
+    assert "could not be checked" not in find_refusal(bond, "nas1/eth0")
+    asked = bond.request(ShowSwitches(host="lb1"))
+    for refused_by, is_unknown in ((RefusedBy.POLICY, False), (RefusedBy.RUNBOOK, True)):
+        refused = replace(
+            asked,
+            request="bond check nas1",
+            state=State.REFUSED,
+            refused_by=refused_by,
+            report=None,
+            summary="nas1 has no bond",
+        )
+        with bond.database.transaction() as tx:
+            readings.record_check(bond.context, tx, refused)
+        assert ("could not be checked" in find_refusal(bond, "nas1/eth0")) == is_unknown
 
 
 def test_row_that_the_check_does_not_have_is_named_with_those_that_it_has(bond: Harness):
