@@ -1,5 +1,7 @@
 """Edit the text of inventory.yaml, so that what people wrote there stays as it is."""
 
+import os
+import stat
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from io import StringIO
@@ -105,13 +107,36 @@ def dump_yaml(data: Any) -> str:
 
 
 def replace_file(file: Path, text: str) -> None:
-    """Replace a file atomically and keep its mode; only the owner can write a new one."""
+    """Replace a file atomically, and keep its owner and mode; a symbolic link to it stays one.
+
+    The new file is on the disk before it takes the place of the old one, so a crash leaves one of
+    both. Root keeps the owner and any user the group, so that the service can still read a file
+    that it could read.
+    """
+    file = file.resolve()
     new = file.with_name(f".{file.name}.new")
-    try:
-        new.write_text(text, encoding="utf-8")
-        new.chmod(file.stat().st_mode & 0o777 if file.exists() else 0o644)
-        new.replace(file)
-    except OSError:
-        with suppress(OSError):
-            new.unlink(missing_ok=True)
-        raise
+    known = file.stat() if file.exists() else None
+    new.unlink(missing_ok=True)  # left by a process that was killed
+    # Fails where somebody put a link in its place meanwhile.
+    with open(new, "x", encoding="utf-8", opener=_open_private) as stream:
+        try:
+            if known is not None:
+                _keep_owner(stream.fileno(), known)
+            os.fchmod(stream.fileno(), stat.S_IMODE(known.st_mode) & 0o777 if known else 0o644)
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+            new.replace(file)
+        except OSError:
+            with suppress(OSError):
+                new.unlink(missing_ok=True)
+            raise
+
+
+def _open_private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _keep_owner(descriptor: int, known: os.stat_result) -> None:
+    with suppress(PermissionError):
+        os.fchown(descriptor, known.st_uid if os.geteuid() == 0 else -1, known.st_gid)

@@ -99,7 +99,7 @@ class HostListActions:
             if person in found.people:
                 deed = "proposed" if person == found.proposed_by else "confirmed"
                 raise NotAllowed(f"you {deed} list {number}: another person has to confirm it")
-            if stale := find_stale(policy, found.changes):
+            if stale := find_stale(policy, found.changes, found.areas):
                 raise TooLate(
                     f"{_name_some(stale)} changed in the inventory since list {number} was "
                     "proposed: withdraw it and propose it again"

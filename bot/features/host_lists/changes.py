@@ -18,6 +18,9 @@ MAX_HOSTS = 500
 Action = Literal["add", "change", "remove"]
 # What is shown of a host that is removed, and must not have changed until it is.
 _IDENTITY = ("address", "port", "area", "host_key", "host_ca")
+_PLACE = {"address", "port", "jump"}
+Place = tuple[str, int, str | None]
+"""Where a host is reached: its address, its port, and the host through which."""
 
 
 class ListedHost(BaseModel):
@@ -178,6 +181,8 @@ def check_changes(policy: Policy, changes: Sequence[HostChange]) -> None:
     known_areas = policy.organisation.areas
     rekeyed = {one.name for one in changes if one.after.get("host_key")}
     by_key: dict[str, str] = {}
+    moved = {one.name for one in changes if _PLACE & {*one.after}}
+    by_place: dict[Place, str] = {}
     for host in wanted:
         if host.area not in known_areas:
             raise InvalidRequestError(
@@ -190,11 +195,33 @@ def check_changes(policy: Policy, changes: Sequence[HostChange]) -> None:
                 f"{other} and {host.name} have the same host key: either both are one machine, or "
                 "one is a copy of the other and needs new host keys"
             )
+        # Hosts of one CA have no key in the inventory that tells them apart.
+        other = by_place.setdefault(get_place(host), host.name)
+        if other != host.name and {other, host.name} & moved:
+            raise InvalidRequestError(
+                f"{other} and {host.name} have the same address and port: they are one machine, "
+                "and it can have only one entry"
+            )
 
 
-def find_stale(policy: Policy, changes: Sequence[HostChange]) -> Sequence[str]:
-    """Return the hosts that are not as a list says they are before it."""
-    return [one.name for one in changes if not _is_as_before(policy, one)]
+def get_place(host: Host) -> Place:
+    return host.address.lower(), host.port, host.jump
+
+
+def find_stale(
+    policy: Policy, changes: Sequence[HostChange], areas: Collection[str]
+) -> Sequence[str]:
+    """Return the hosts that are not as a list says they are before it, or in none of its areas.
+
+    A list of other fields does not say in which area a host is, and its owners confirm it.
+    """
+    hosts = policy.inventory.hosts
+    return [
+        one.name
+        for one in changes
+        if not _is_as_before(policy, one)
+        or (one.name in hosts and hosts[one.name].area not in areas)
+    ]
 
 
 def is_done(policy: Policy, changes: Sequence[HostChange]) -> bool:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Annotated, Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -86,6 +86,8 @@ class HostSource(BaseModel):
     def _require_one_kind(self) -> "HostSource":
         if (self.command is None) == (self.netbox is None):
             raise ValueError("set either command or netbox")
+        if self.netbox and "@" in urlsplit(self.netbox).netloc:
+            raise ValueError("netbox must be an address without a login: set token")
         if bool(self.netbox) != bool(self.token):
             raise ValueError("netbox needs token, and only netbox has one: set both or none")
         if self.token and not self.token.startswith(("file:", "vault:")):
@@ -250,7 +252,7 @@ def _read_list(source: HostSource, path: str, token: str) -> Sequence[Mapping[st
             before = len(records)
             records |= {int(one["id"]): one for one in page["results"]}
             expected = min(before + len(page["results"]), count)
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):  # JSON's 1e999 is infinite
             raise SourceError(f"{path} is not a list as NetBox returns it") from None
         if len(records) != expected or (len(records) == before and before < count):
             raise SourceError(f"{path} returned {len(records)} of {count} records")

@@ -20,6 +20,7 @@ from bot.features.host_lists.changes import (
     compute_change,
     compute_digest,
     compute_removal,
+    get_place,
     list_areas,
 )
 from bot.features.host_lists.sources import (
@@ -77,10 +78,15 @@ def compute_proposal(policy: Policy, source: HostSource, reading: Reading) -> Pr
             "proposed. If they are really gone, remove them by a list of your own"
         )
     changes: list[HostChange] = []
+    places = {get_place(one): one.name for one in policy.inventory}
     for name, one in reading.hosts.items():
         known = hosts.get(name)
         if problem := _find_problem(policy, source, known, one):
             remarks.append(f"{name}: {problem}")
+            continue
+        place = (one.fields["address"].lower(), one.fields["port"], None)
+        if known is None and (other := places.setdefault(place, name)) != name:
+            remarks.append(f"{name}: {other} has its address and port already")
             continue
         change = compute_change(known, name, build_listed(one, is_new=known is None))
         changes += [change] if change.after else []

@@ -49,9 +49,9 @@ def write_list(
             found = get_list(tx, number)
         _check_confirmed(found, policies.get_policy())
         # As it is now: the policy in memory may be older.
-        current = _load(directory)
+        text, current = _load(directory)
         if not is_done(current, found.changes):
-            _replace(current, found, directory)
+            _replace(text, current, found, directory)
         with database.transaction() as tx:
             change_log.lock_log(tx)
             if get_list(tx, number).state != "written":
@@ -91,16 +91,23 @@ def _check_confirmed(one: HostList, policy: Policy) -> None:
             )
 
 
-def _replace(current: Policy, one: HostList, directory: Path) -> None:
-    """Replace inventory.yaml. Raises NotWrittenError."""
-    if stale := find_stale(current, one.changes):
+def _replace(before: str, current: Policy, one: HostList, directory: Path) -> None:
+    """Replace inventory.yaml, whose text was *before*. Raises NotWrittenError."""
+    file = directory / INVENTORY_FILE
+    if stale := find_stale(current, one.changes, one.areas):
         raise NotWrittenError(
             f"{', '.join(stale[:3])} changed in {INVENTORY_FILE} after list {one.number} was "
             "proposed: propose it again"
         )
     try:
-        text = edit_text((directory / INVENTORY_FILE).read_text(encoding="utf-8"), one)
+        text = edit_text(before, one)
         load_policy(directory, inventory=text)
+        # Both take seconds for thousands of hosts, and a person may edit the file by hand.
+        if file.read_text(encoding="utf-8") != before:
+            raise NotWrittenError(
+                f"{INVENTORY_FILE} changed while list {one.number} was being written into it: "
+                "nothing is lost, and the service tries again"
+            )
         write_inventory(directory, text)
     except NoPolicyError as error:
         raise NotWrittenError(
@@ -110,7 +117,7 @@ def _replace(current: Policy, one: HostList, directory: Path) -> None:
         raise NotWrittenError(f"list {one.number}: {error}") from None
     except OSError as error:
         raise NotWrittenError(
-            f"{directory / INVENTORY_FILE} cannot be written ({error.strerror or error}): run "
+            f"{file} cannot be written ({error.strerror or error}): run "
             f"`keyturn host-list write {one.number}` with a login that can write to it"
         ) from None
 
@@ -132,10 +139,12 @@ def _drop_none(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _load(directory: Path) -> Policy:
+def _load(directory: Path) -> tuple[str, Policy]:
+    """Return the text of inventory.yaml, and the policy with exactly that."""
     try:
-        return load_policy(directory)
-    except NoPolicyError as error:
+        text = (directory / INVENTORY_FILE).read_text(encoding="utf-8")
+        return text, load_policy(directory, inventory=text)
+    except (NoPolicyError, OSError, UnicodeDecodeError) as error:
         raise NotWrittenError(f"the policy is not valid: {error}") from None
 
 

@@ -168,6 +168,39 @@ def test_list_is_shown_again_when_the_inventory_changed_since(harness: Harness):
         confirm(harness, proposed)
 
 
+def test_owner_of_the_former_area_does_not_change_a_host_that_left_it(harness: Harness):
+    """The list says nothing of the area, so only the inventory shows that it is another one."""
+    proposed = propose(harness, {"web1": {"tags": ["nginx", "tls"]}})
+    waiting = propose(harness, {"web1": {"user": "other"}})
+    confirm(harness, waiting)
+    edit(harness, "web1: {area: web,", "web1: {area: storage,")
+    with pytest.raises(TooLate, match="web1 changed in the inventory"):
+        confirm(harness, proposed)
+    assert "web1 changed in inventory.yaml" in write(harness)[waiting.number]
+    assert harness.policies.get_policy().inventory["web1"].user == "keyturn"
+
+
+def test_change_by_hand_while_a_list_is_written_is_not_lost(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+):
+    proposed = propose(harness, {"new1": make_host()})
+    confirm(harness, proposed)
+    file = harness.policies.path / "inventory.yaml"
+    edit_text = writing.edit_text
+
+    def edit_while_a_person_does(text: str, one: HostList) -> str:
+        file.write_text(text + "# by hand\n")
+        return edit_text(text, one)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(writing, "edit_text", edit_while_a_person_does)
+        assert "changed while" in write(harness)[proposed.number]
+    assert file.read_text().endswith("# by hand\n")
+    assert write(harness) == {}
+    assert "# by hand" in file.read_text()
+    assert "new1" in harness.policies.get_policy().inventory.hosts
+
+
 def test_confirmed_list_is_not_written_over_a_later_change(harness: Harness):
     proposed = propose(harness, {"web1": {"address": "192.0.2.80"}, "new1": make_host()})
     confirm(harness, proposed)
@@ -264,6 +297,15 @@ def test_two_hosts_with_one_key_are_refused(harness: Harness):
     known = harness.policies.get_policy().inventory["lb1"].host_key
     with pytest.raises(InvalidRequestError, match="lb1 and new1 have the same host key"):
         propose(harness, {"new1": make_host(host_key=known)})
+
+
+def test_machine_of_one_area_is_not_listed_again_in_another(harness: Harness):
+    """Keys of one CA do not tell two names of one machine apart."""
+    edit(harness, "  host_key: ", "  host_ca: ")
+    known = harness.policies.get_policy().inventory["lb1"]
+    mine = {"address": known.address, "host_ca": known.host_ca, "area": "web"}
+    with pytest.raises(InvalidRequestError, match="lb1 and mine have the same address and port"):
+        propose(harness, {"mine": mine})
 
 
 def test_host_of_the_redundant_group_is_not_removed(harness: Harness):

@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from bot.audit import change_log, events
 from bot.features.host_lists.actions import HostListActions
 from bot.features.host_lists.sources import (
     HostSource,
@@ -184,6 +185,8 @@ def test_token_of_the_second_version_is_a_bearer_token(netbox: NetBox, token: Pa
         ({"broken": b'{"count": 2, "results": [{"id": 1}, {"id": 1}]}'}, "1 of 2 records"),
         ({"broken": b'{"count": 0, "results": []}'}, "no hosts"),
         ({"broken": b'{"count": 1, "results": [{"id": 1, "role": 3}]}'}, "record 1 is not"),
+        ({"broken": b'{"count": 1e999, "results": []}'}, "not a list as NetBox returns it"),
+        ({"broken": b'{"count": 1, "results": [{"id": 1e999}]}'}, "not a list as NetBox"),
         ({"grows": True, "page": 1}, "changed while it was read"),
     ],
 )
@@ -200,7 +203,8 @@ def test_answer_that_is_empty_half_or_none_is_an_error(
 
 
 @pytest.mark.parametrize(
-    "name", ["web1; reboot", "-oProxyCommand=x", "../../etc", "web1\n", "\u202eweb", "", None]
+    "name",
+    ["web1; reboot", "-oProxyCommand=x", "../../etc", "web1\n", "\u202eweb", "\ud800", "", None],
 )
 def test_hostile_name_is_left_out_and_said(netbox: NetBox, token: Path, name: str | None):
     netbox.records[DEVICES] = [make_device(1), {**make_device(2), "name": name}]
@@ -219,6 +223,21 @@ def test_two_names_that_would_be_one_are_both_left_out(netbox: NetBox, token: Pa
     reading = read_source(make_source(netbox, token))
     assert [*reading.hosts] == ["web3"]
     assert len(reading.remarks) == 2
+
+
+def test_host_at_the_address_of_another_is_left_out_and_the_others_are_proposed(
+    harness: Harness, netbox: NetBox, token: Path, tmp_path: Path
+):
+    address = make_device(10)["primary_ip"]
+    twin = make_device(11, primary_ip=address)
+    netbox.records[DEVICES] = [make_device(10), twin, make_device(12)]
+    name_keys_of_single_hosts(harness)
+    make_sync(harness, write_sources(tmp_path, netbox, token)).run()
+    [found] = list_lists(harness)
+    assert [one.name for one in found.changes] == ["web10", "web12"]
+    with harness.database.reading() as tx:
+        [read] = change_log.list_entries_since(tx, events.HostSourceRead.kind, 0)
+    assert read.event.get_fact("remarks") == ("web11: web10 has its address and port already",)
 
 
 def make_sync(harness: Harness, file: Path) -> HostSourceSync:
@@ -453,6 +472,7 @@ def test_command_sees_no_secrets_of_the_environment(
         ("sources: {a: {command: [/list]}}", "area"),
         (f"sources: {{a: {{netbox: 'https://x', token: {TOKEN}, area: web}}}}", "not the token"),
         ("sources: {a: {netbox: 'https://x', area: web}}", "netbox needs token"),
+        (f"sources: {{a: {{netbox: 'https://a:{TOKEN}@x', area: web}}}}", "without a login"),
         ("sources: {a: {command: [/list], area: web, x: 1}}", "x"),
     ],
 )
