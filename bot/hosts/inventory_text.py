@@ -117,7 +117,7 @@ def replace_file(file: Path, text: str) -> None:
     new = file.with_name(f".{file.name}.new")
     known = file.stat() if file.exists() else None
     new.unlink(missing_ok=True)  # left by a process that was killed
-    # Fails where somebody put a link in its place meanwhile.
+    # Fails if another process put a link there just now.
     with open(new, "x", encoding="utf-8", opener=_open_private) as stream:
         try:
             if known is not None:

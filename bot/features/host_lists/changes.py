@@ -195,7 +195,7 @@ def check_changes(policy: Policy, changes: Sequence[HostChange]) -> None:
                 f"{other} and {host.name} have the same host key: either both are one machine, or "
                 "one is a copy of the other and needs new host keys"
             )
-        # Hosts of one CA have no key in the inventory that tells them apart.
+        # The inventory has no keys by which hosts of one CA differ.
         other = by_place.setdefault(get_place(host), host.name)
         if other != host.name and {other, host.name} & moved:
             raise InvalidRequestError(

@@ -122,7 +122,7 @@ class RolePlay:
 
 
 _IS_CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
-_COUNT = 300 if _IS_CHAOS else 3
+_COUNT = 300 if _IS_CHAOS else 1
 
 
 @pytest.mark.timeout(3600)
