@@ -251,7 +251,7 @@ def check_host_lists(tx: Transaction, policy: Policy) -> Iterator[CheckResult]:
         yield (
             create_error_result(_SUBJECT, f"{name}: {event.problem}")
             if event.problem
-            else create_ok_result(_SUBJECT, f"{name}: {event.hosts} hosts{left}")
+            else create_ok_result(_SUBJECT, f"{name}: {format_count(event.hosts, 'host')}{left}")
         )
     waiting = [str(one.number) for one in read_lists(tx) if one.state == "confirmed"]
     if waiting:

@@ -364,7 +364,7 @@ def test_failing_source_is_a_finding_and_proposes_nothing(
     make_sync(harness, file).run()
     with harness.database.reading() as tx:
         [result] = check_host_lists(tx, policy)
-    assert (result.level, result.message) == ("ok", "netbox: 1 hosts")
+    assert (result.level, result.message) == ("ok", "netbox: 1 host")
 
 
 def add_followed_hosts(harness: Harness, count: int) -> None:
