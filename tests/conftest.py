@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from bot.policy import Policy, loader
 from tests import compiled_statements
@@ -21,9 +21,11 @@ from tests.playground.tls import create_certificate
 # What others may write is refused, so no file of a test is written so.
 os.umask(0o022)
 
-# Where a property test does not say how many examples it tries; `make chaos` tries many.
-settings.register_profile("short", max_examples=30)
-settings.register_profile("long", max_examples=1000)
+# Where a property test does not say how many examples it tries; `make chaos` tries many. None
+# fails because the machine is busy.
+_UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("short", _UNTIMED, max_examples=30)
+settings.register_profile("long", _UNTIMED, max_examples=1000)
 settings.load_profile("long" if os.environ.get("KEYTURN_CHAOS") else "short")
 
 compiled_statements.share()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import Phase, given, note, settings
 from hypothesis import strategies as st
 
 from bot.db import stops
@@ -194,8 +194,6 @@ def _view(harness: Harness, run: Run) -> RunView:
 @given(WORLDS)
 @settings(
     max_examples=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
     # Each example is a request from start to end, so shrinking would take minutes.
     phases=[Phase.explicit, Phase.generate],
 )

@@ -613,7 +613,6 @@ def _settings(sequences: int) -> settings:
     return settings(
         max_examples=sequences,
         stateful_step_count=STEPS,
-        deadline=None,
         database=None,
         phases=[Phase.generate] if not CHAOS else list(Phase),
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -523,6 +523,7 @@ FOR_THE_SERVICE = {
     "api/idempotency.py": "the caller's own request, by its key",
     "slack/actions.py": "it compares the clicked card; the service looks who may see it",
     "slack/command_forms.py": "it reads the time only",
+    "slack/direct_notices.py": "features say whom a notice is for, and what that person may see",
     "slack/handover.py": "it looks who came on duty; what is open is read for that person",
     "slack/home.py": "it looks which Home is due; what stands in it is read for its person",
     "slack/delegation_command.py": "a person's own delegations and grants",

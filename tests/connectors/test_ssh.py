@@ -162,7 +162,7 @@ def shared_session() -> Iterator[SshSession]:
 
 
 @given(batches=st.lists(WORDS, min_size=5, max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_generated_arguments_reach_a_program_unchanged(
     shared_session: SshSession, batches: list[list[str]]
 ):

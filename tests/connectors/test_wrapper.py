@@ -113,7 +113,7 @@ def test_hostile_arguments_reach_a_program_unchanged_by_every_shell(shell: str):
 
 @pytest.mark.parametrize("shell", SHELLS)
 @given(words=WORDS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_generated_arguments_reach_a_program_unchanged_by_every_shell(
     shell: str, words: list[str]
 ):

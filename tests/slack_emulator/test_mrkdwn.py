@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import Markup
 
@@ -76,7 +76,6 @@ HOSTILE_TEXT = st.lists(
 ).map("".join)
 
 
-@settings(deadline=None)
 @given(HOSTILE_TEXT)
 def test_hostile_text_never_becomes_html_markup(source: str) -> None:
     assert foreign(to_html(source, NAMES)) == []
@@ -132,7 +131,6 @@ def _blocks(words: str) -> list[dict[str, Any]]:
     ]
 
 
-@settings(deadline=None)
 @given(HOSTILE_TEXT)
 def test_hostile_block_text_never_becomes_html_markup(words: str) -> None:
     surface = Surface(words, NAMES, errors={words: words}, people=[(words, words)])

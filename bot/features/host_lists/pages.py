@@ -43,7 +43,7 @@ _DONE_NOTICES: Mapping[str, str] = {
 def show_host_lists(visit: Visit) -> Response:
     """Show the lists that the person may see."""
     lists = visit.service.bind(HostListActions).list_viewable(visit.person)
-    with visit.deps.database.reading() as tx:
+    with visit.read_viewable() as tx:
         sources = _list_readings(tx) if _owns_something(visit) else ()
     return visit.render("host_lists/host_lists.html", lists=lists, badges=BADGES, sources=sources)
 

@@ -273,8 +273,7 @@ _FIELDS = st.sampled_from(["at", "kind", "run", "person", "host", "body", "hash"
 
 @settings(
     max_examples=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
     n=st.integers(1, 12), field=_FIELDS, text=st.text(max_size=12), number=st.integers(0, 2**40)

@@ -106,7 +106,6 @@ def _verify(connection: Connection, point: Checkpoint) -> Verification:
 
 @settings(
     max_examples=MUTATIONS,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 @given(mutations=_MUTATIONS)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bot.model.plan import PlannedStep, ResolvedPlan, parse_plan, parse_section
@@ -323,18 +323,12 @@ def _read_again(plan: ResolvedPlan) -> ResolvedPlan:
     return parse_plan(plan.document, [section.text for section in plan.sections])
 
 
-# How fast a busy machine makes plans is not what is tested.
-_AT_ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
 @given(_PLANS)
-@_AT_ANY_SPEED
 def test_document_and_sections_are_read_as_the_same_plan(plan: ResolvedPlan):
     assert _read_again(plan) == plan
 
 
 @given(_PLANS)
-@_AT_ANY_SPEED
 def test_stored_plan_has_the_digest_that_was_shown(plan: ResolvedPlan):
     assert ResolvedPlan.from_json(plan.to_json()).digest == plan.digest
 
@@ -390,7 +384,6 @@ def test_section_is_refused_when_it_ends_otherwise(end: str):
 
 
 @given(st.data())
-@_AT_ANY_SPEED
 def test_document_is_refused_or_differs_when_a_byte_changes(data: st.DataObject):
     text = PROPOSAL.document
     place = data.draw(st.integers(0, len(text) - 1))

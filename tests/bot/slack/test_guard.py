@@ -157,8 +157,7 @@ async def test_stock_bolt_answers_a_malformed_signature_with_500(stock: Stock, w
 
 @settings(
     max_examples=100,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(
     timestamp=st.binary(max_size=40) | st.none(),

@@ -528,7 +528,7 @@ def build_hostile_views(text: str) -> list[SlackRunView]:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=hostile, before=st.sampled_from(["", "run 1 · ", "“"]))
 def test_escaped_text_of_people_and_hosts_is_not_formatted_as_mrkdwn(text: str, before: str):
     """The emulator's reader makes tags of formats, and pictures of emoji."""
@@ -568,7 +568,7 @@ def render_all_messages(run_view: SlackRunView) -> list[Message]:
     return [*rendered, Message("", render_home(seen)["blocks"])]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(text=hostile)
 def test_text_of_people_and_hosts_cannot_mention_or_link_in_messages(text: str):
     for run_view in build_hostile_views(text):

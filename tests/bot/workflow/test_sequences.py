@@ -464,7 +464,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=CHAOS // 10 or 6, deadline=None)
+@settings(max_examples=CHAOS // 10 or 6)
 @given(st.lists(EVENTS, min_size=3, max_size=10))
 def test_rebuilt_host_equals_the_first_after_a_random_history(
     history: Sequence[tuple[str, str | int, str]],
