@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from bot.features.oncall.duties import list_people_of_shift
+from bot.features.oncall.reader import CalendarReader
 from bot.features.oncall.shift import Shift
 from bot.features.schedules import rows as schedules
 from bot.model.run import RequestTerms, State
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.times import DAY
+from tests.bot.features.oncall.test_reader import build_calendar
 from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.features.scim.accounts import Provider, add_provisioning, bind
 from tests.bot.harness import WEB, Harness, open_harness
@@ -43,6 +45,29 @@ def test_the_address_of_a_provisioned_person_gives_no_duty(
         addresses=["ines@example.com", "dora@example.com"],
     )
     assert list_people_of_shift(shift, policy) == ["dora"]
+
+
+def test_a_calendar_puts_an_account_on_duty_only_while_people_yaml_has_the_person(
+    company: Harness, provider: Provider, tmp_path: Path
+) -> None:
+    """With the file of a calendar, at each step: provisioned, confirmed by a person, and gone."""
+    directory = tmp_path / "policy"
+    (directory / "oncall.yaml").write_text("oncall:\n  edge: {file: edge.ics, areas: [edge]}\n")
+    (directory / "edge.ics").write_bytes(build_calendar("ines@example.com"))
+    account = provider.add("ines@example.com")
+    CalendarReader(company.policies, company.database, directory).read_due_calendars()
+
+    def list_on_duty() -> frozenset[str]:
+        return company.policies.get_policy().list_on_duty("edge")
+
+    assert company.policies.get_policy().duties["edge"].unmatched == ("Edge",)
+    assert list_on_duty() == frozenset()
+    people = directory / "people.yaml"
+    entry = f"  ines: {{name: Ines, email: ines@example.com, provisioned: {account.user_id}}}\n"
+    people.write_text(people.read_text().replace("people:\n", f"people:\n{entry}"))
+    assert list_on_duty() == {"ines"}
+    provider.delete(account)
+    assert list_on_duty() == frozenset()
 
 
 def test_a_schedule_of_a_person_who_was_removed_is_refused_when_it_is_due(

@@ -16,7 +16,8 @@ from bot.model.times import DAY
 from bot.policy.oncall import Duty
 from tests.bot.features.scim.accounts import Provider, add_provisioning, bind
 from tests.bot.harness import Harness, open_harness
-from tests.policies import get_starter_rules
+from tests.bot.signing.ssh_key import SshKey
+from tests.policies import get_signed_rules, get_starter_rules, give_signing_key
 from tests.toy import SetSwitch
 
 _TWO = get_starter_rules().replace('@approvals("1")', '@approvals("2")', 1)
@@ -156,6 +157,46 @@ def test_a_queued_run_whose_approver_was_removed_waits_for_another_approval(
     assert company.get_run(run.id).state is State.PENDING
     assert company.fleet.sent == []
     assert company.approve(company.get_run(run.id), "olga").state is State.SUCCEEDED
+
+
+def test_a_signature_given_before_counts_no_more(tmp_path: Path) -> None:
+    """It is over exactly this plan and of a key that people.yaml still names."""
+    with open_harness(tmp_path, rules=get_signed_rules("approver")) as company:
+        add_provisioning(tmp_path / "policy")
+        provider = Provider(company)
+        account = provider.add("adam@example.com")
+        bind(tmp_path / "policy", "adam", account.user_id)
+        keys = {name: SshKey.create(tmp_path, name=name) for name in ("adam", "olga")}
+        for name, key in keys.items():
+            give_signing_key(tmp_path / "policy", name, key.line)
+
+        def sign(run: Run, person: str) -> str:
+            assert run.plan
+            signature = keys[person].sign(run.plan.document.encode())
+            company.service.approve_run(
+                run.id, person=person, digest=run.digest, signature=signature
+            )
+            return signature
+
+        before = switch_on(company)
+        sign(before, "adam")
+        company.run_queued_work()
+        assert company.get_run(before.id).state is State.SUCCEEDED
+        sent = [*company.fleet.sent]
+        run = company.request(SetSwitch(host="lb2", name="lamp", value="on"))
+        signature = sign(run, "adam")
+        assert company.get_run(run.id).state is State.QUEUED
+        provider.delete(account)
+        company.run_queued_work()
+        assert company.get_run(run.id).state is State.PENDING
+        with pytest.raises(NotAllowed):
+            company.service.approve_run(
+                run.id, person="adam", digest=run.digest, signature=signature
+            )
+        assert company.fleet.sent == sent
+        sign(run, "olga")
+        company.run_queued_work()
+        assert company.get_run(run.id).state is State.SUCCEEDED
 
 
 def test_an_approval_does_not_come_back_with_an_account_that_is_active_again(
