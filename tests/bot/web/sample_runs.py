@@ -61,6 +61,8 @@ def add_requested_run(
     undo_of: int | None = None,
     plan_only: bool = False,
     source: str = "slack",
+    channel: str = "C1",
+    user: str = "U1",
 ) -> Run:
     given = {"host": host, "address": "203.0.113.9"} if fields is None else fields
     run = runs.add_run(
@@ -72,7 +74,7 @@ def add_requested_run(
             host=host,
             area="edge",
             requested_by=person,
-            origin=RequestOrigin(source, "C1", "U1"),
+            origin=RequestOrigin(source, channel, user),
             reason=reason,
             undo_of=undo_of,
             plan_only=plan_only,
