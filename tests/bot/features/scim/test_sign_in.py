@@ -9,8 +9,8 @@ from httpx2 import Response
 from bot.audit import change_log, events
 from bot.auth import sessions
 from bot.features import load_pages
-from bot.features.scim.rows import CLAIMS_HOLD
 from bot.model.signing import SigningKey
+from bot.model.times import HOUR
 from bot.policy import NoPolicyError
 from bot.web import WebDependencies, build_app
 from bot.web.provider import ClientRegistration, IdentityProvider
@@ -103,9 +103,9 @@ def test_a_group_of_the_token_gives_its_role_until_the_next_sign_in_without_it(
 def test_a_group_of_the_token_gives_its_role_for_twelve_hours(company: Company) -> None:
     company.clock.stop()
     company.sign_in("ines-with-night")
-    company.clock.ahead = CLAIMS_HOLD - 1
+    company.clock.ahead = 12 * HOUR - 1
     assert company.roles == ["night"]
-    company.clock.ahead = CLAIMS_HOLD
+    company.clock.ahead = 12 * HOUR
     assert company.roles == []
 
 
