@@ -438,7 +438,7 @@ def _record_freezes(service: _Service) -> None:
 def _record_host_lists(service: _Service) -> None:
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJrbYp1uX3mwUoTgxqIVAtRQS7Gl2hCgZVhXQO6UkmYP"
     web9 = {"address": "192.0.2.9", "host_key": key, "area": "web", "tags": ["nginx"]}
-    listed = {"hosts": {"web9": web9}, "remove": []}
+    listed: Mapping[str, Any] = {"hosts": {"web9": web9}, "remove": []}
     found = service.call("proposeHostList", "dora", "POST /host-lists", listed)
     path = f"/host-lists/{found['id']}"
     service.call("getHostList", "dora", f"GET {path}")
