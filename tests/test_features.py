@@ -87,3 +87,13 @@ def test_core_that_needs_a_feature_is_found(copy: Path):
     page.write_text(f"import bot.features.{_NAMES[0]}.pages\n{page.read_text()}")
     _lift_out(copy, _NAMES[0])
     assert _run_tests(copy, _QUICK_TESTS[:1]).returncode != 0
+
+
+def test_no_test_of_those_needs_the_tests_of_another_feature():
+    """What needs two features stands in tests/bot itself, which is not run without one."""
+    found: list[str] = []
+    for file in (file for folder in _MORE_TESTS for file in (ROOT / folder).rglob("*.py")):
+        own = re.match(r"tests/bot/features/(\w+)/", str(file.relative_to(ROOT)))
+        named = re.findall(r"tests\.bot\.features\.(\w+)\.", file.read_text())
+        found += [f"{file.name}: {name}" for name in named if not own or name != own[1]]
+    assert found == []

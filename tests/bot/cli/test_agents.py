@@ -1,9 +1,6 @@
-"""`keyturn agent`, `stop agent` and `mcp`."""
+"""`keyturn agent` and `stop agent`."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -14,7 +11,6 @@ from bot.__main__ import main
 from bot.model.signing import load_signing_key
 from tests.agents import get_rules_for_agents
 from tests.bot.databases import create_sqlite_database
-from tests.bot.features.mcp.conftest import serve
 from tests.bot.harness import Harness, open_harness
 
 
@@ -66,38 +62,3 @@ def test_stop_agent_without_a_name_or_stop_all_with_one_is_refused(
     refused = keyturn(served, "stop", *words, "--reason", "nonsense")
     assert refused.exit_code == 2
     assert "stop agent NAME" in refused.output
-
-
-@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
-def test_mcp_command_bridges_standard_input_and_output(served: Harness, version: str):
-    add(served)
-    token = keyturn(served, "agent", "token", "triage-bot", "--for", "dora").stdout.strip()
-    served.service.tokens.confirm_token(1, person="dora", source="web")
-    prefix = "io.modelcontextprotocol/"
-    about: dict[str, object] = {"protocolVersion": version, "clientCapabilities": {}}
-    about["clientInfo"] = {"name": "test", "version": "1"}
-    meta = {f"{prefix}{name}": value for name, value in about.items()} if version > "2026" else {}
-    call = {"name": "find_runbooks", "arguments": {"search": "zfs"}}
-    messages: list[dict[str, object]] = [
-        {"id": 2, "method": "tools/call", "params": call | ({"_meta": meta} if meta else {})}
-    ]
-    if not meta:
-        messages = [
-            {"id": 1, "method": "initialize", "params": about | {"capabilities": {}}},
-            {"method": "notifications/initialized"},
-            *messages,
-        ]
-    lines = "".join(json.dumps({"jsonrpc": "2.0"} | one) + "\n" for one in messages)
-    with serve(served) as door:
-        result = subprocess.run(
-            [sys.executable, "-m", "bot", "mcp", "--url", door.url.removesuffix("/mcp")],
-            input=lines,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            env={**os.environ, "KEYTURN_TOKEN": token},
-            check=False,
-        )
-    answers = [json.loads(line) for line in result.stdout.splitlines()]
-    assert [one["id"] for one in answers] == ([2] if meta else [1, 2]), result.stderr
-    assert "zfs" in json.dumps(answers[-1].get("result", {}).get("structuredContent")), answers

@@ -18,7 +18,7 @@ from click.testing import CliRunner, Result
 from bot.__main__ import main
 from bot.audit import change_log, events
 from tests.bot.cli.test_runs import CliService
-from tests.bot.features.offline.test_commands import make_plan
+from tests.bot.signing.plans import make_plan
 from tests.bot.signing.ssh_key import SshKey
 from tests.bot.web import sample_runs
 from tests.playground.service import Service

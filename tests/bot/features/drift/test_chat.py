@@ -8,6 +8,8 @@ from bot.features.drift import rows as drift
 from bot.features.drift.rows import DriftKey
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, open_chat
+from tests.bot.slack.json_walk import list_texts
+from tests.bot.slack.test_command_forms import list_buttons, press, submit
 from tests.drift_keys import read_due_keys
 from tests.ticket_system import require_unreachable_tickets
 from tests.toy import KeepSwitch
@@ -123,3 +125,36 @@ async def test_drift_message_says_until_when_a_value_may_vary(
         await chat.type(f"drift expect {key.id} until 3 days because a test", "U0OLGA")
         assert "switch lamp may vary until" in posted.words
         assert posted.buttons == {}
+
+
+async def test_drift_is_adopted_expected_and_restored_by_its_buttons(chat: Chat) -> None:
+    key = await dim_by_hand(chat)
+    answer = await chat.type(f"drift {key.id}", "U0OLGA")
+    buttons = list_buttons(answer.json["blocks"])
+    assert list(buttons) == ["Restore…", "Adopt…", "Expect…"]
+    await press(chat, buttons["Adopt…"], "U0OLGA")
+    form = list(chat.slack.views.values())[-1]
+    assert f"/keyturn drift adopt {key.id} because …" in " ".join(list_texts(form["blocks"]))
+    # The command's own checks, below the field; and as a person without the right.
+    assert "reason" in await submit(chat, {}, "U0OLGA")
+    refused = await submit(chat, {"because": "it is right"}, "U0DORA")
+    assert "nly people who can approve toy keep on lb1" in refused
+    said = await submit(chat, {"because": "it is <b>right</b> & <@U0DORA>\nhere"}, "U0OLGA")
+    assert "You adopted switch lamp on lb1" in said
+    await press(chat, buttons["Restore…"], "U0OLGA")
+    assert "adopted value" in await submit(chat, {"because": "no"}, "U0OLGA")
+
+
+async def test_value_is_expected_until_a_chosen_time(chat: Chat) -> None:
+    key = await dim_by_hand(chat)
+    buttons = list_buttons((await chat.type(f"drift {key.id}", "U0OLGA")).json["blocks"])
+    await press(chat, buttons["Expect…"], "U0OLGA")
+    [view] = chat.slack.views.values()
+    [picker] = [one["element"] for one in view["blocks"] if one.get("block_id") == "until"]
+    at = picker["initial_date_time"]
+    state = {
+        "until": {"form-value": {"type": "datetimepicker", "selected_date_time": at}},
+        "because": {"form-value": {"type": "plain_text_input", "value": "a test"}},
+    }
+    answer = await chat.submit_state(state, "U0OLGA")
+    assert "switch lamp on lb1 may vary until" in " ".join(list_texts(answer.json))

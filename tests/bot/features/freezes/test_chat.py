@@ -5,8 +5,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from bot.model.run import State
+from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.json_walk import list_texts
+from tests.bot.slack.test_command_forms import CARD
 
 pytestmark = pytest.mark.anyio
 
@@ -65,3 +68,15 @@ async def test_owner_freezes_hosts_and_ends_it(chat: Chat):
 async def test_freeze_command_says_what_is_wrong(chat: Chat, typed: str, user: str, says: str):
     assert says in await chat.read(typed, user)
     assert "No freeze is active" in await chat.read("freeze", "U0OLGA")
+
+
+async def test_reading_by_mention_or_button_orders_no_freeze(chat: Chat) -> None:
+    """Nothing is done by text that is written to the bot, but only by a command or a form."""
+    typed = "<@U0KEYTURN> freeze lb1 until 2 hours because the fair"
+    await chat.send(payloads.mention(typed, "U0OLGA"))
+    await chat.settle()
+    for forged in ("freeze lb1 until 2 hours because x y z", "drift adopt 1", "schedule 1 end"):
+        await chat.press("read-0", "U0OLGA", message=CARD, value=forged)
+    assert "No freeze is active" in (await chat.type("freeze")).text
+    await chat.type("toy set lb1 lamp on")
+    assert chat.run().state is State.PENDING

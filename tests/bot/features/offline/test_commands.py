@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,38 +11,18 @@ from ruamel.yaml import YAML
 
 from bot.features.offline.plan_file import OFFLINE, PlanFile, parse_plan_file
 from bot.model.errors import InvalidRequestError
-from bot.model.plan import PlannedStep, ResolvedPlan, create_nonce
+from bot.model.plan import ResolvedPlan
 from bot.model.times import HOUR, SECOND
 from bot.policy import Policy
-from connectors.command import Shell
 from connectors.run_signed import SignedTexts
+from tests.bot.signing import plans
 from tests.bot.signing.ssh_key import SshKey
 from tests.cli_process import Typed, run_command
 from tests.policies import give_signing_key, write_policy
 
-STEP = PlannedStep(
-    "Unblock 203.0.113.9", "lb1", "SHA256:x", Shell(("true",)), None, "it is not blocked any more"
-)
-
 
 def make_plan(**changed: Any) -> ResolvedPlan:
-    now = time.time_ns() // 1000 // SECOND * SECOND
-    plan = ResolvedPlan(
-        runbook="abusers clear",
-        runbook_version="1",
-        values={"host": "lb1", "address": "203.0.113.9"},
-        requested_by="olga",
-        expires_at=now + HOUR,
-        policy_version="1",
-        current_state="",
-        steps=(STEP,),
-        policy_result="1",
-        installation=OFFLINE,
-        reason="a customer called",
-        not_before=now,
-        nonce=create_nonce(),
-    )
-    return replace(plan, **changed)
+    return plans.make_plan(**{"installation": OFFLINE, **changed})
 
 
 def make_file(plan: ResolvedPlan, *signatures: str) -> PlanFile:

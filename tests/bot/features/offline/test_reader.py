@@ -23,8 +23,9 @@ from bot.model.times import HOUR
 from bot.workflow.context import WorkflowContext
 from connectors.command import Query, Shell
 from connectors.errors import OutputLimitError, UnreachableError
-from tests.bot.features.offline.test_commands import STEP, Desk, make_file, make_plan
+from tests.bot.features.offline.test_commands import Desk, make_file, make_plan
 from tests.bot.harness import ManualDispatcher
+from tests.bot.signing.plans import STEP
 from tests.playground.keys import make_key
 
 T = TypeVar("T")

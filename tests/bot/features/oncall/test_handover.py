@@ -7,17 +7,13 @@ from bot.features.oncall.handover import list_started_duties
 from bot.features.oncall.shift import Shift
 from bot.model.times import MINUTE
 from tests.bot.duties import add_calendar
-from tests.bot.features.drift.test_chat import dim_by_hand
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, open_chat
 
 pytestmark = pytest.mark.anyio
-FREEZE = (
-    'freezes: [{name: fair, areas: [edge], from: "1999-01-01 00:00", until: "2199-01-01 00:00"}]'
-)
 
 
-def _set_shifts(harness: Harness, *shifts: tuple[int, int, str]) -> None:
+def set_shifts(harness: Harness, *shifts: tuple[int, int, str]) -> None:
     """Let people be on duty. shifts: from and until in minutes from now, and the person."""
     calendar = harness.policies.get_policy().calendars["edge"]
     with harness.database.transaction() as tx:
@@ -45,46 +41,14 @@ def test_duty_that_has_just_begun_is_handed_over(
     harness: Harness, shifts: list[tuple[int, int, str]], people: list[str]
 ) -> None:
     add_calendar(harness.policies.path)
-    _set_shifts(harness, *shifts)
+    set_shifts(harness, *shifts)
     with harness.database.reading() as tx:
         found = list_started_duties(tx, harness.policies.get_policy())
     assert sorted(one.person for one in found) == people
     assert {(one.calendar, *one.areas) for one in found} <= {("edge", "edge")}
 
 
-async def test_person_who_comes_on_duty_gets_what_is_open_once(
-    harness: Harness, anyio_backend: str
-) -> None:
-    add_calendar(harness.policies.path)
-    async with open_chat(harness, default_channel="C0OPS") as chat:
-        await dim_by_hand(chat)
-        await chat.type("toy set lb1 fan on because it is hot")
-        await chat.type("grant dora toy set lb* 5 an hour until 3h because the fair", "U0ADAM")
-        (harness.policies.path / "freezes.yaml").write_text(FREEZE)
-        _set_shifts(harness, (-500, -5, "adam"), (-5, 500, "olga"))
-        await _hand_over(chat)
-        message = next(one for one in chat.slack.seen_in("D0OLGA") if "On duty" in one.text)
-        assert message.text.startswith("On duty for the edge until ")
-        for text in (
-            "Waits for you · 1",
-            "toy set lb1 fan on",
-            "fair holds changes of the edge",
-            "Changed outside Keyturn",
-            "lb1: 1 value",
-            "Dora Developer: toy set lb*",
-        ):
-            assert text in " ".join(message.words.split()), text
-        shown = [one["text"]["text"] for one in message.buttons.values()]
-        assert shown == ["Show runs", "Show drift", "Show freezes"]
-        await chat.press("read-1", "U0OLGA", message=message)
-        assert "1 value changed outside Keyturn" in chat.slack.whispers("U0OLGA")[-1].words
-        # The card of what waits comes to the person on duty, with its buttons.
-        assert any("approve" in one.buttons for one in chat.slack.seen_in("D0OLGA"))
-        await _hand_over(chat)
-        assert sum("On duty" in one.text for one in chat.slack.posted) == 1
-
-
-async def _hand_over(chat: Chat) -> None:
+async def hand_over(chat: Chat) -> None:
     await chat.door.handovers.send_due()
     await chat.settle()
 
@@ -94,11 +58,11 @@ async def test_handover_that_slack_refuses_is_sent_again(
 ) -> None:
     add_calendar(harness.policies.path)
     async with open_chat(harness) as chat:
-        _set_shifts(harness, (-1, 500, "olga"))
+        set_shifts(harness, (-1, 500, "olga"))
         chat.slack.refuse("chat.postMessage", "internal_error")
-        await _hand_over(chat)
+        await hand_over(chat)
         assert chat.slack.seen_in("D0OLGA") == []
-        await _hand_over(chat)
+        await hand_over(chat)
         [message] = chat.slack.seen_in("D0OLGA")
         assert "Nothing is open." in message.words
         assert message.buttons == {}
@@ -109,12 +73,12 @@ async def test_handover_that_could_not_be_read_is_sent_later(
 ) -> None:
     add_calendar(harness.policies.path)
     async with open_chat(harness) as chat:
-        _set_shifts(harness, (-1, 500, "olga"))
+        set_shifts(harness, (-1, 500, "olga"))
         _rename_table(harness, "standing_grant", "moved")
-        await _hand_over(chat)
+        await hand_over(chat)
         assert chat.slack.seen_in("D0OLGA") == []
         _rename_table(harness, "moved", "standing_grant")
-        await _hand_over(chat)
+        await hand_over(chat)
         assert len(chat.slack.seen_in("D0OLGA")) == 1
 
 

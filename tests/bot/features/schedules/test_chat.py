@@ -5,6 +5,7 @@ import pytest
 from bot.db import runs
 from bot.features.schedules import rows as schedules
 from bot.model.run import State
+from bot.model.schedule import ScheduleState
 from tests.bot.features.schedules.due import (
     fire_due_schedules,
     make_due_now,
@@ -14,6 +15,7 @@ from tests.bot.features.schedules.due import (
 from tests.bot.slack.asgi import Answer
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.json_walk import list_texts
+from tests.bot.slack.test_command_forms import list_buttons, press, submit
 
 pytestmark = pytest.mark.anyio
 
@@ -153,3 +155,19 @@ async def test_scheduled_check_is_posted_only_when_its_result_changes(chat: Chat
     assert await fire("off") == 1
     assert await fire("off") == 1
     assert await fire("on") == 2
+
+
+async def test_schedule_is_suspended_taken_over_and_ended_by_its_buttons(chat: Chat) -> None:
+    await chat.type('schedule "look" cron="0 3 * * *" zone=UTC -- toy show lb1')
+    chat.harness.run_queued_work()
+    listed = list_buttons((await chat.type("schedules")).json["blocks"])
+    await press(chat, listed["1 look"], "U0OLGA")
+    shown = list_buttons(chat.slack.whispers("U0OLGA")[-1].blocks)
+    assert list(shown) == ["Suspend…", "End…", "Take over…"]
+    for name, state in (("Suspend…", ScheduleState.SUSPENDED), ("End…", ScheduleState.ENDED)):
+        await press(chat, shown[name], "U0OLGA")
+        await submit(chat, {"because": "the fair"}, "U0OLGA")
+        with chat.harness.database.reading() as tx:
+            found = schedules.get_schedule(tx, 1)
+        assert (found.state, "the fair" in found.reason) == (state, True)
+    assert list_buttons((await chat.type("schedule 1")).json["blocks"]) == {}
