@@ -34,6 +34,7 @@ SYSTEM_PACKAGES := \
 	apache2=apache2 \
 	busybox=busybox \
 	ca-certificates=/etc/ssl/certs/ca-certificates.crt \
+	caddy=caddy \
 	chromium-headless-shell=chromium-headless-shell \
 	exim4-daemon-light=exim4 \
 	faketime=faketime \
