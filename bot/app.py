@@ -457,7 +457,6 @@ class Chat:
         parts = (part.run() for part in self.service.parts if part.run)
         await asyncio.gather(
             self.service.outbox.run_until_cancelled(),
-            self.service.handovers.run_until_cancelled(),
             *parts,
             self.service.direct_notices.run_until_cancelled(),
             *sockets,

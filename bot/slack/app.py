@@ -30,7 +30,7 @@ from bot.slack.commands import SlackCommands
 from bot.slack.dedup import DeliveryRegister
 from bot.slack.direct_notices import DirectNotices
 from bot.slack.features import NO_FEATURES, ChatContext, ChatFeatures
-from bot.slack.handover import Handovers
+from bot.slack.handover import build_handover_list
 from bot.slack.home import HomeTabs
 from bot.slack.http import SignatureGuard
 from bot.slack.identity import IdentityService
@@ -122,9 +122,8 @@ class SlackService:
         socket_mode: to be run beside the app; None without an app token.
         outbox: to be run beside the app, and woken after every commit that announces a run.
         home_tabs: updates Home tabs; run by the outbox.
-        handovers: sends what is open to who comes on duty; to be run beside the app.
         parts: what features do; to be run beside the app.
-        direct_notices: sends messages of features to single people; to be run beside the app.
+        direct_notices: sends handovers and notices of features; to be run beside the app.
     """
 
     def __init__(
@@ -149,15 +148,13 @@ class SlackService:
         )
         sender, views = MessageSender(client), Views(client)
         self.home_tabs = HomeTabs(database, view_builder, sender, features.read_home_section)
-        self.handovers = Handovers(
-            database,
-            view_builder,
-            sender,
-            features.list_started_duties,
-            features.handover_sections,
+        handovers = (
+            [build_handover_list(features.list_started_duties, features.handover_sections)]
+            if features.list_started_duties
+            else []
         )
         self.direct_notices = DirectNotices(
-            database, view_builder, sender, features.list_direct_notices
+            database, view_builder, sender, [*features.list_direct_notices, *handovers]
         )
         self.outbox = Outbox(
             database,

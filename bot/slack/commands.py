@@ -700,7 +700,7 @@ class SlackCommands:
             facts = handover.read_handover(
                 tx, policy, person, areas=areas, build_sections=self._handover_sections
             )
-        return handover.render_handover(facts, base_url=self._view_builder.base_url)
+        return handover.render_handover(facts, self._view_builder.base_url)
 
     def _show_owners(self, command: TypedCommand) -> Message:
         policy, team = command.policy, self._view_builder.workspace

@@ -1,12 +1,13 @@
-"""Messages of features to single people, each sent once."""
+"""Messages to single people, such as the handover and those of features, each sent once."""
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bot.db import dedup
 from bot.db.database import Database, StoreUnavailable
-from bot.policy import NoPolicyError, Policy
+from bot.policy import NoPolicyError
+from bot.slack.blocks import Message
 from bot.slack.client import CALL_ERRORS, MessageSender, get_error_cause
 from bot.slack.features import DirectNotice, ListDirectNotices
 from bot.slack.run_facts import SlackRunViewBuilder
@@ -37,16 +38,18 @@ class DirectNotices:
 
     async def send_due(self) -> None:
         """Send each notice that was not sent yet, to people who have an account."""
-        try:
-            policy = self._view_builder.get_policy()
-            for notice, user in await asyncio.to_thread(self._list_due, policy):
-                await self._send(notice, user)
-        except (NoPolicyError, StoreUnavailable) as error:
-            _log.warning("no notice is sent: %s", error)
+        for list_notices in self._list_notices:
+            # One by one: what the notices of one feature need may not be readable.
+            try:
+                for notice, user in await asyncio.to_thread(self._list_due, list_notices):
+                    await self._send(notice, user)
+            except (NoPolicyError, StoreUnavailable) as error:
+                _log.warning("notices are not sent: %s", error)
 
-    def _list_due(self, policy: Policy) -> Sequence[tuple[DirectNotice, str]]:
+    def _list_due(self, list_notices: ListDirectNotices) -> Sequence[tuple[DirectNotice, str]]:
+        policy = self._view_builder.get_policy()
         with self._database.reading() as tx:
-            due = [one for list_of in self._list_notices for one in list_of(tx, policy)]
+            due = list_notices(tx, policy)
         if not due:
             return []
         accounts = self._view_builder.get_person_ids_by_account()
@@ -56,18 +59,21 @@ class DirectNotices:
     async def _send(self, notice: DirectNotice, user: str) -> None:
         """Send a notice that is not sent yet. Raises StoreUnavailable."""
         key = f"notice {notice.key} {notice.person}"
-        if not await asyncio.to_thread(self._claim, key):
+        build = await asyncio.to_thread(self._claim, notice, key)
+        if build is None:
             return
-        message = notice.build(self._view_builder.base_url)
+        message = build(self._view_builder.base_url)
         try:
             await self._sender.send_direct_message(user, message)
         except CALL_ERRORS as error:
             _log.warning("cannot send a notice to %s: %s", user, get_error_cause(error))
             await asyncio.to_thread(self._release, key)
 
-    def _claim(self, key: str) -> bool:
+    def _claim(self, notice: DirectNotice, key: str) -> Callable[[str], Message] | None:
+        """Return what builds the message; None if it is claimed already."""
         with self._database.transaction() as tx:
-            return dedup.remember_first(tx, key)
+            # What follows may fail: then it is not claimed.
+            return notice.read(tx) if dedup.remember_first(tx, key) else None
 
     def _release(self, key: str) -> None:
         with self._database.transaction() as tx:

@@ -99,8 +99,9 @@ class DirectNotice:
     person: str
     key: str
     """Names it: no other notice to this person has the same."""
-    build: Callable[[str], Message]
-    """Returns the message from the address of the pages; "" if they have none."""
+    read: Callable[[Transaction], Callable[[str], Message]]
+    """Reads what it says, in the transaction that claims it, and returns what builds the message
+    from the address of the pages; "" if they have none."""
 
 
 ListDirectNotices = Callable[[Transaction, Policy], Sequence[DirectNotice]]

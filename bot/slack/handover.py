@@ -1,17 +1,16 @@
 """The handover: who comes on duty gets one message with what is open in the areas of the duty."""
 
-import asyncio
-import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from bot.db import dedup, grants, outbox, runs, view_conditions
-from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.db import grants, outbox, runs, view_conditions
+from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.model.run_states import describe_outcome, starts_later
 from bot.model.text import format_count, join_names
 from bot.model.times import HOUR, format_deadline, to_datetime
-from bot.policy import NoPolicyError, Policy
+from bot.policy import Policy
 from bot.queries.digest import BuildDigest, DigestSection
 from bot.queries.open_probation import find_open_probation
 from bot.queries.pending import read_inbox
@@ -32,15 +31,15 @@ from bot.slack.blocks import (
     shorten_text,
 )
 from bot.slack.buttons import build_read_button
-from bot.slack.client import CALL_ERRORS, MessageSender, get_error_cause
-from bot.slack.features import ListStartedDuties, StartedDuty
-from bot.slack.run_facts import SlackRunViewBuilder
-
-_log = logging.getLogger(__name__)
+from bot.slack.features import (
+    DirectNotice,
+    ListDirectNotices,
+    ListStartedDuties,
+    StartedDuty,
+)
 
 _MAX_LISTED, _MAX_CARDS = 8, 5
 _SOON = 12 * HOUR
-_INTERVAL_SECONDS = 20
 
 
 @dataclass(frozen=True)
@@ -106,7 +105,7 @@ def read_handover(
     )
 
 
-def render_handover(facts: HandoverFacts, *, base_url: str) -> Message:
+def render_handover(facts: HandoverFacts, base_url: str) -> Message:
     """Render what is open, with buttons that show it."""
     until = f" until {format_deadline(facts.ends_at)}" if facts.ends_at else ""
     title = f"{'On duty for' if until else 'Open in'} {join_names(facts.areas)}"
@@ -164,79 +163,39 @@ def _build_buttons(facts: HandoverFacts) -> Sequence[Element]:
     ]
 
 
-class Handovers:
-    """Sends the handovers that are due. Each is claimed, so one process sends it."""
+def build_handover_list(
+    list_started: Sequence[ListStartedDuties], build_sections: Sequence[BuildDigest]
+) -> ListDirectNotices:
+    """Return what lists the handovers that are due: one for each duty that has just begun."""
 
-    def __init__(
-        self,
-        database: Database,
-        view_builder: SlackRunViewBuilder,
-        sender: MessageSender,
-        list_started: Sequence[ListStartedDuties],
-        build_sections: Sequence[BuildDigest],
-    ) -> None:
-        self._database, self._view_builder, self._sender = database, view_builder, sender
-        self._list_duties, self._build_sections = list_started, build_sections
+    def list_handovers(tx: Transaction, policy: Policy) -> Sequence[DirectNotice]:
+        return [
+            DirectNotice(
+                duty.person,
+                f"handover {duty.calendar} {duty.starts_at}",
+                partial(_read_message, policy, duty, build_sections),
+            )
+            for list_duties in list_started
+            for duty in list_duties(tx, policy)
+        ]
 
-    async def run_until_cancelled(self) -> None:
-        """Send what is due until cancelled; return at once if no feature knows of duties."""
-        while self._list_duties:
-            await self.send_due()
-            await asyncio.sleep(_INTERVAL_SECONDS)
+    return list_handovers
 
-    async def send_due(self) -> None:
-        """Send a message to each person whose duty has just begun."""
-        try:
-            policy = self._view_builder.get_policy()
-            for duty, user in await asyncio.to_thread(self._list_started, policy):
-                await self._send(policy, duty, user)
-        except (NoPolicyError, StoreUnavailable) as error:
-            _log.warning("no handover is sent: %s", error)
 
-    def _list_started(self, policy: Policy) -> Sequence[tuple[StartedDuty, str]]:
-        """Return the duties that have just begun, and the account of the person of each."""
-        with self._database.reading() as tx:
-            started = [one for list_duties in self._list_duties for one in list_duties(tx, policy)]
-        if not started:
-            return []
-        users = {
-            person: user for user, person in self._view_builder.get_person_ids_by_account().items()
-        }
-        return [(one, users[one.person]) for one in started if one.person in users]
-
-    async def _send(self, policy: Policy, duty: StartedDuty, user: str) -> None:
-        """Send the handover of a duty, if it is not sent yet. Raises StoreUnavailable."""
-        key = f"handover {duty.calendar} {duty.starts_at} {duty.person}"
-        facts = await asyncio.to_thread(self._claim, policy, duty, key)
-        if facts is None:
-            return
-        message = render_handover(facts, base_url=self._view_builder.base_url)
-        try:
-            await self._sender.send_direct_message(user, message)
-        except CALL_ERRORS as error:
-            _log.warning("cannot send a handover to %s: %s", user, get_error_cause(error))
-            await asyncio.to_thread(self._release, key)
-
-    def _claim(self, policy: Policy, duty: StartedDuty, key: str) -> HandoverFacts | None:
-        """Return what is open for a duty; None if it is claimed already."""
-        with self._database.transaction() as tx:
-            # What follows may fail: then it is not claimed.
-            if not dedup.remember_first(tx, key):
-                return None
-            with view_conditions.viewing_as(tx, policy.get_view_rights(duty.person)):
-                facts = read_handover(
-                    tx,
-                    policy,
-                    duty.person,
-                    areas=duty.areas,
-                    build_sections=self._build_sections,
-                    ends_at=duty.ends_at,
-                )
-            # Their cards now call this person, who gets copies with buttons.
-            for run in facts.waiting[:_MAX_CARDS]:
-                outbox.announce_run(tx, run.id)
-        return facts
-
-    def _release(self, key: str) -> None:
-        with self._database.transaction() as tx:
-            dedup.forget_key(tx, key)
+def _read_message(
+    policy: Policy, duty: StartedDuty, build_sections: Sequence[BuildDigest], tx: Transaction
+) -> Callable[[str], Message]:
+    """Read what is open for a duty, and return what renders it."""
+    with view_conditions.viewing_as(tx, policy.get_view_rights(duty.person)):
+        facts = read_handover(
+            tx,
+            policy,
+            duty.person,
+            areas=duty.areas,
+            build_sections=build_sections,
+            ends_at=duty.ends_at,
+        )
+    # Their cards now call this person, who gets copies with buttons.
+    for run in facts.waiting[:_MAX_CARDS]:
+        outbox.announce_run(tx, run.id)
+    return partial(render_handover, facts)

@@ -4,7 +4,8 @@ import pytest
 
 from tests.bot.duties import add_calendar
 from tests.bot.features.drift.test_chat import dim_by_hand
-from tests.bot.features.oncall.test_handover import hand_over, set_shifts
+from tests.bot.features.oncall.shifts import set_shifts
+from tests.bot.features.oncall.test_handover import hand_over
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import open_chat
 from tests.bot.slack.conftest import anyio_backend, patient, toys

@@ -12,9 +12,9 @@ from bot.features.drift.actions import DriftActions
 from bot.features.drift.details import read_details
 from bot.model.drift_state import DRIFTED_STATES, DriftState
 from bot.model.run_states import StatusDisplay, Tone
-from bot.model.times import DEADLINE_EXAMPLES, parse_deadline
+from bot.model.times import DEADLINE_EXAMPLES
 from bot.web.pages import HomeTile, PageLink, Pages
-from bot.web.templating import get_reader_zone
+from bot.web.templating import parse_reader_deadline
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError
 from connectors.inventory import Host
@@ -140,9 +140,8 @@ def adopt_value(visit: Visit, number: IdPath) -> str:
 @_action("/{number}/expect")
 def expect_value(visit: Visit, number: IdPath) -> str:
     """Let the value vary until a time."""
-    zone = get_reader_zone(visit.request)
     with visit.read_viewable() as tx:
-        until = parse_deadline(visit.form.get("until", ""), now=tx.now, zone=zone)
+        until = parse_reader_deadline(visit.request, visit.form.get("until", ""), now=tx.now)
     visit.service.bind(DriftActions).expect_value(
         number,
         person=visit.person,

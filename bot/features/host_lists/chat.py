@@ -1,6 +1,6 @@
 """Messages to owners about lists of hosts that they can confirm."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from bot.db.database import Transaction
@@ -15,7 +15,7 @@ def list_notices(tx: Transaction, policy: Policy) -> Sequence[DirectNotice]:
     """Return a notice for each open list and each owner who can confirm it."""
     return [
         DirectNotice(
-            person, f"host list {one.number}", partial(_build_message, _describe(policy, one), one)
+            person, f"host list {one.number}", partial(_read_message, _describe(policy, one), one)
         )
         for one in read_lists(tx)
         if one.state == "open"
@@ -32,6 +32,10 @@ def _describe(policy: Policy, one: HostList) -> str:
     )
     areas = join_names([policy.join_area_titles([name]) for name in one.areas])
     return f"{by} a list of hosts of {areas}: {one.summary}."
+
+
+def _read_message(text: str, one: HostList, _tx: Transaction) -> Callable[[str], Message]:
+    return partial(_build_message, text, one)
 
 
 def _build_message(text: str, one: HostList, base_url: str) -> Message:

@@ -54,7 +54,9 @@ def test_owners_who_can_confirm_it_get_a_notice(harness: Harness):
     with harness.database.reading() as tx:
         notices = list_notices(tx, harness.policies.get_policy())
     assert [one.person for one in notices] == ["adam"]
-    message = json.dumps(notices[0].build("https://keyturn.example").blocks)
+    with harness.database.transaction() as tx:
+        build = notices[0].read(tx)
+    message = json.dumps(build("https://keyturn.example").blocks)
     assert f"https://keyturn.example/host-lists/{proposed.number}" in message
     assert "Olga Owner proposes a list of hosts of the edge: 1 added." in message
 

@@ -2,27 +2,13 @@
 
 import pytest
 
-from bot.features.oncall import rows
 from bot.features.oncall.handover import list_started_duties
-from bot.features.oncall.shift import Shift
-from bot.model.times import MINUTE
 from tests.bot.duties import add_calendar
+from tests.bot.features.oncall.shifts import set_shifts
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat, open_chat
 
 pytestmark = pytest.mark.anyio
-
-
-def set_shifts(harness: Harness, *shifts: tuple[int, int, str]) -> None:
-    """Let people be on duty. shifts: from and until in minutes from now, and the person."""
-    calendar = harness.policies.get_policy().calendars["edge"]
-    with harness.database.transaction() as tx:
-        rows.claim_fetch(tx, calendar, seconds=0)
-        built = [
-            Shift(tx.now + start * MINUTE, tx.now + end * MINUTE, (f"{who}@example.com",), "Edge")
-            for start, end, who in shifts
-        ]
-        rows.store_shifts(tx, calendar, built)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +35,7 @@ def test_duty_that_has_just_begun_is_handed_over(
 
 
 async def hand_over(chat: Chat) -> None:
-    await chat.door.handovers.send_due()
+    await chat.door.direct_notices.send_due()
     await chat.settle()
 
 
