@@ -269,7 +269,7 @@ class AlertAnswers:
     def _is_ready(self, tx: Transaction, answer: Answer) -> bool:
         if tx.now - answer.claimed_at > _WAIT_SECONDS * SECOND:
             return True
-        return all(run.is_ended for run in _list_runs(tx, answer))
+        return answer.runs is not None and all(run.is_ended for run in _list_runs(tx, answer))
 
     async def _post(self, answer: Answer) -> None:
         message = await asyncio.to_thread(self._lease_and_render, answer)
@@ -330,7 +330,7 @@ class AlertAnswers:
 
 def _list_runs(tx: Transaction, answer: Answer) -> list[runs.Run]:
     found: list[runs.Run] = []
-    for number in answer.runs:
+    for number in answer.runs or ():
         with suppress(NoSuchRun):
             found.append(runs.get_run(tx, number))
     return found

@@ -59,7 +59,7 @@ def read_findings(
     rights = _get_rights(policy, answer.person)
     shown = _list_shown_hosts(policy, answer, default_channel)
     with view_conditions.viewing_as(tx, rights):
-        numbers = view_conditions.list_viewable(tx, answer.runs)
+        numbers = view_conditions.list_viewable(tx, answer.runs or ())
         timelines = [
             timeline.build_timeline(
                 tx, tx.now, span=WINDOW_HOURS * HOUR, host_pattern=host, limit=_MAX_READ

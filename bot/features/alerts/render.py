@@ -54,7 +54,14 @@ def render_answer(
     blocks: list[Block] = [paragraph(bold(f"Found on {hosts}"))]
     for run in findings.checks:
         blocks += _render_check(run, base_url)
-    if not findings.checks:
+    if answer.runs is None:
+        blocks.append(
+            paragraph(
+                "Keyturn was stopped while it requested the checks: it is not known which of them "
+                f"ran. See the runs of {requester}."
+            )
+        )
+    elif not findings.checks:
         blocks.append(paragraph("No check was run."))
     blocks += _render_changes(findings, requester)
     blocks += _render_plans(answer)

@@ -40,8 +40,8 @@ class Answer:
     """What the alert is about, to recognise another one about the same."""
     plans: Sequence[str] = ()
     """Filled-in requests of changes, as typed."""
-    runs: Sequence[int] = ()
-    """The checks."""
+    runs: Sequence[int] | None = None
+    """The checks; None until all are requested, and if the process ended before that."""
     claimed_at: int = 0
     due_at: int = 0
     attempts: int = 0
@@ -67,7 +67,7 @@ def claim_answer(tx: Transaction, answer: Answer, *, seconds: float) -> bool:
         hosts=json.dumps([*answer.hosts]),
         subject=answer.subject,
         plans=json.dumps([*answer.plans]),
-        runs="[]",
+        runs=json.dumps(None),
         claimed_at=tx.now,
         due_at=tx.now + round(seconds * SECOND),
         # One that was given up may have been posted: it is searched for first.
@@ -129,7 +129,7 @@ def _build(row: Any) -> Answer:
         _parse_texts(row.hosts),
         row.subject,
         _parse_texts(row.plans),
-        [one for one in _parse_list(row.runs) if isinstance(one, int)],
+        _parse_runs(row.runs),
         row.claimed_at,
         row.due_at,
         row.attempts,
@@ -138,13 +138,18 @@ def _build(row: Any) -> Answer:
 
 
 def _parse_texts(text: str) -> list[str]:
-    return [one for one in _parse_list(text) if isinstance(one, str)]
+    return [one for one in _parse_list(text) or [] if isinstance(one, str)]
 
 
-def _parse_list(text: str) -> list[object]:
-    """Return a stored list; an empty one for a damaged row."""
+def _parse_runs(text: str) -> list[int] | None:
+    found = _parse_list(text)
+    return None if found is None else [one for one in found if isinstance(one, int)]
+
+
+def _parse_list(text: str) -> list[object] | None:
+    """Return a stored list; None if there is none yet, or the row is damaged."""
     try:
         found = json.loads(text)
     except ValueError:
-        return []
-    return cast("list[object]", found) if isinstance(found, list) else []
+        return None
+    return cast("list[object]", found) if isinstance(found, list) else None

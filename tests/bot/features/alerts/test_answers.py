@@ -9,8 +9,10 @@ from sqlalchemy import select, update
 
 from bot.audit import change_log, events
 from bot.db import tables
+from bot.features.alerts import rows
 from bot.features.alerts.chat import SHORTCUT
 from bot.model.run import Run, State
+from bot.model.times import SECOND
 from bot.slack.payloads import Account, MessageShortcut
 from runbooks import load_catalogue
 from tests.agents import AGENT_RULES, add_agent
@@ -227,6 +229,28 @@ async def test_answer_whose_process_died_is_posted_by_another(alerting: Chat) ->
         assert answer.thread == TS
     await settle(alerting)
     assert list_answers(alerting) == []
+
+
+async def test_answer_whose_process_died_while_it_requested_checks_says_so(
+    alerting: Chat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.delattr(rows, "store_runs")
+        await alerting.send(payloads.app_message(FIRING, ts=TS))
+        await alerting.settle()
+    assert len(list_runs(alerting.harness)) == 1
+    with alerting.harness.database.transaction() as tx:
+        tx.sql.execute(update(tables.alert_answer).values(due_at=0))
+    async with open_chat(alerting.harness) as other:
+        await settle(other)
+        # It is posted once the longest wait for checks is over.
+        assert list_answers(other) == []
+        with alerting.harness.database.transaction() as tx:
+            tx.sql.execute(update(tables.alert_answer).values(claimed_at=tx.now - 60 * SECOND))
+        await settle(other)
+        [answer] = list_answers(other)
+    assert "it is not known which of them ran. See the runs of triage-bot." in answer.words
+    assert "No check was run" not in answer.words
 
 
 async def test_answer_that_slack_refuses_is_posted_later(alerting: Chat) -> None:
