@@ -474,7 +474,7 @@ def _is_held(view: RunView, policy: Policy) -> bool:
     needs_approval = bool(run.required_approvals and view.missing_approvals)
     return (
         run.state is State.PENDING
-        or (run.state is State.QUEUED and bool(frozen))
+        or (run.state is State.QUEUED and (bool(frozen) or starts_later(run)))
         or (run.state is State.PLANNED and (needs_approval or run.lacks_ticket or bool(frozen)))
     )
 

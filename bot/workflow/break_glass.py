@@ -182,7 +182,8 @@ def _check_is_needed(tx: Transaction, policy: Policy, run: Run, person: str) -> 
     frozen = policy.find_freeze(run.target_hosts, runbook=run.runbook, now=tx.now)
     counted = count_approvals(tx, policy, run)
     lacks_ticket = counted.ruling.requires_ticket and not run.ticket
-    if not counted.is_met or frozen or lacks_ticket:
+    starts_later = counted.start_at is not None and tx.now < counted.start_at
+    if not counted.is_met or frozen or lacks_ticket or starts_later:
         return
     if run.state is State.PLANNED:
         raise BreakGlassNotNeededError(

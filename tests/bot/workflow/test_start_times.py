@@ -15,6 +15,7 @@ from bot.model.signing import SigningKey
 from bot.model.times import HOUR, MINUTE, format_deadline
 from bot.model.waiting import WaitingFor
 from bot.queries.run_view import Viewer, build_run_view
+from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.clock import Clock
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.toy import SetSwitch
@@ -251,3 +252,23 @@ def test_earlier_start_than_was_approved_is_refused(timed: Harness):
     ended = timed.get_run(run.id)
     assert (ended.state, timed.fleet.sent) == (State.REFUSED, [])
     assert "does not confirm that olga approved it" in ended.summary
+
+
+def test_break_glass_starts_it_before_its_time(timed: Harness):
+    change = SetSwitch(host="web1", name="lamp", value="on")
+    timed.fleet.hosts["web1"] = {"lamp": "off"}
+    run = _approve(timed, timed.request(change, person="adam"), 2 * HOUR)
+    policy = timed.policies.get_policy()
+    with timed.database.reading() as tx:
+        view = build_run_view(tx, run.id, policy, Viewer("adam"))
+    assert view.allowed_actions.break_glass
+    app = enrol_and_step_up(timed, "adam")
+    timed.service.break_glass.activate_break_glass(
+        run.id,
+        person="adam",
+        session=app.session,
+        digest=run.digest,
+        reason="all customers see an error page",
+    )
+    timed.run_queued_work()
+    assert timed.get_run(run.id).state is State.SUCCEEDED
