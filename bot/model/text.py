@@ -46,11 +46,11 @@ def _escape_character(character: str) -> str:
 
 # First words of messages that are not names: names such as `lb1` and `dora` keep their case.
 _SENTENCE_OPENINGS = re.compile(
-    r"(a|an|another|around|break-glass (?=is|was|applies)|changes|choose|confirm|cron is|"
-    r"delegation|describe|each|enter|explain|give|grant|host (?=begins|holds)|how|if|it|name|no|"
-    r"not|nothing|on|only|others|override|reading|resolve|run|say|schedule|separate|since is|"
-    r"someone|starts as|state|step (?=\d)|stop|that|the|there|these|this|those|token|type|"
-    r"unknown|values|waits (?=for)|what|which|whom|write|you|your)\b(?![-=])"
+    r"(a|an|another|approving|around|break-glass (?=is|was|applies)|changes|choose|confirm|"
+    r"cron is|delegation|describe|each|enter|explain|give|grant|host (?=begins|holds)|how|if|it|"
+    r"its|name|no|not|nothing|on|only|others|override|reading|resolve|run|say|schedule|separate|"
+    r"since is|someone|starts as|state|step (?=\d)|stop|that|the|there|these|this|those|token|"
+    r"too|type|unknown|values|waits (?=for)|what|which|whom|write|you|your)\b(?![-=])"
 )
 
 

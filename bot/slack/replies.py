@@ -118,10 +118,10 @@ def format_command_usage(word: str) -> str:
 
 
 def build_text_reply(text: str) -> Message:
-    """Return a message of one paragraph of plain text."""
+    """Return a message of one paragraph of plain text; what is between backticks is code."""
     return Message(
         format_notification(text),
-        [paragraph(shorten_text(text, 2900))],
+        [paragraph(*text_with_code(shorten_text(text, 2900)))],
     )
 
 

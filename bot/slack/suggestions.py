@@ -53,11 +53,14 @@ def render_suggestions(
     ]
     find = build_chooser_button("Find another", n=len(buttons))
     lines = [_describe(one, reason) for one in found]
-    title = f"{notice or _FITS} {'Do you mean this?' if is_one else 'Do you mean one of these?'}"
-    parts: list[Element] = [rich_text_section(bold(title)), bullet_list(*lines)]
+    question = "Do you mean this?" if is_one else "Do you mean one of these?"
+    parts: list[Element] = [
+        rich_text_section(f"{notice or _FITS}\n", bold(question)),
+        bullet_list(*lines),
+    ]
     text = ", ".join(_format_command(one) for one in found)
     return Message(
-        format_notification(f"{title} {text}"),
+        format_notification(f"{notice or _FITS} {question} {text}"),
         [rich_text(*parts), actions("suggestions", *buttons, find)],
     )
 
