@@ -13,25 +13,30 @@ from sqlalchemy import bindparam, case, exists, func, select
 from bot.db import tables
 from bot.db.database import Transaction
 from bot.model.run import State
-from bot.model.waiting import WaitingFor
 
 URGENT, DIRECT, BULK = 2, 1, 0
 
 _RUN, _FIRE, _BREAK_GLASS = tables.run.c, tables.fire.c, tables.break_glass.c
+_DECISION = tables.decision.c
 # One bulk run starts after this many others.
 _BULK_STEP = 8
 # How many run numbers before the queued runs are searched for recent runs on the host.
 _RECENT = 500
 
+_IS_URGENT = exists().where(_BREAK_GLASS.run == _RUN.id, _BREAK_GLASS.activated_at.is_not(None))
 _RANK = case(
-    (exists().where(_BREAK_GLASS.run == _RUN.id, _BREAK_GLASS.activated_at.is_not(None)), URGENT),
+    (_IS_URGENT, URGENT),
     (_RUN.parent.is_not(None) | exists().where(_FIRE.run == _RUN.id), BULK),
     else_=DIRECT,
 ).label("rank")
 _GET = select(_RUN.requested_by, _RANK).where(_RUN.id == bindparam("number"))
 _WAITING = (_RUN.state == State.QUEUED.value) & (_RUN.hosts == "[]")
-# A run that starts later is woken at its time; until then, the others go first.
-_STARTS_LATER = func.coalesce(_RUN.waiting, "").contains(f'"reason":"{WaitingFor.START_TIME}"')
+# A run that was approved to start later is woken at its time; until then, the others go first.
+_STARTS_LATER = ~_IS_URGENT & exists().where(
+    _DECISION.run == _RUN.id,
+    _DECISION.digest == _RUN.digest,
+    _DECISION.start_at > bindparam("now"),
+)
 _LINE = (
     select(_RUN.requested_by, _RANK, func.min(_RUN.id).label("first"))
     .where(_WAITING, _RUN.host == bindparam("target"), ~_STARTS_LATER)
@@ -102,7 +107,7 @@ def get_next_run(tx: Transaction, target: str) -> int | None:
 
     Of equally urgent runs, the one whose requester has not used the host for the longest time.
     """
-    line = tx.sql.execute(_LINE, {"target": target}).all()
+    line = tx.sql.execute(_LINE, {"target": target, "now": tx.now}).all()
     highest = max((row.rank for row in line), default=DIRECT)
     if highest == DIRECT and any(row.rank == BULK for row in line):
         known = {"target": target, "least": min(row.first for row in line) - _RECENT}
