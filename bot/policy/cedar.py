@@ -6,9 +6,9 @@ many approvals it needs and from whom: see https://docs.cedarpolicy.com/policies
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 import cedarpy
 
@@ -21,7 +21,12 @@ from bot.policy.annotations import (
     parse_annotations,
 )
 from bot.policy.freezes import WEEKDAYS
-from bot.policy.mentions import is_only_compared, iterate_comparisons, iterate_mentions
+from bot.policy.mentions import (
+    is_only_compared,
+    iterate_comparisons,
+    iterate_mentions,
+    iterate_nodes,
+)
 
 # The tokens of Cedar: a string, a comment, the end of a rule, and anything else.
 _TOKEN_PATTERN = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*|;|[^"/;]+|.', re.DOTALL)
@@ -303,13 +308,14 @@ class Rules:
             self._rules[key].name for key, rule in rules.items() if _is_for_agents(rule)
         }
         self._policies = cedarpy.PolicySet.from_str(text)
-        self.mentioned = frozenset(iterate_mentions(rules))
+        mentions = {key: frozenset(iterate_mentions(rule)) for key, rule in rules.items()}
+        self.mentioned = frozenset[str]().union(*mentions.values())
         self.inspected = frozenset(
             iterate_mentions([_drop_compared_entities(rule) for rule in rules.values()])
         )
         viewing = {key: rule for key, rule in rules.items() if _applies_to_action(rule, "view")}
         self.view_rules = ViewRules(
-            frozenset(iterate_mentions(viewing)),
+            frozenset[str]().union(*(mentions[key] for key in viewing)),
             frozenset(
                 value
                 for attribute, value in iterate_comparisons(viewing)
@@ -336,8 +342,8 @@ class Rules:
             ConditionalRule(
                 self._rules[key].name, self._rules[key].policy_note, by_key[key].text, conditions
             )
-            for key, rule in rules.items()
-            if (conditions := _list_conditions(rule))
+            for key in rules
+            if (conditions := _list_conditions(mentions[key]))
         ]
         self.requires_reviews = any(rule.requires_review for rule in self._rules.values())
         self.distinct_runbooks = (
@@ -539,9 +545,8 @@ def _check_parses(statement: Statement) -> None:
         )
 
 
-def _list_conditions(rule: Mapping[str, Any]) -> list[str]:
+def _list_conditions(mentioned: Collection[str]) -> list[str]:
     """Return the circumstances of a request that a rule depends on, in words."""
-    mentioned = set(iterate_mentions(rule))
     return [words for attribute, words in _CIRCUMSTANCES.items() if attribute in mentioned]
 
 
@@ -646,13 +651,7 @@ def _iterate_entity_references(
 
 def _iterate_entities(rule_json: object) -> Iterator[tuple[str, str]]:
     """Yield every entity that a rule in its JSON form names, other than actions."""
-    if isinstance(rule_json, dict):
-        members = cast("dict[str, object]", rule_json)
-        kind, name = members.get("type"), members.get("id")
+    for node in iterate_nodes(rule_json):
+        kind, name = node.get("type"), node.get("id")
         if isinstance(kind, str) and isinstance(name, str) and kind in _FILE_OF_ENTITY:
             yield kind, name
-        for member in members.values():
-            yield from _iterate_entities(member)
-    elif isinstance(rule_json, list):
-        for member in cast("list[object]", rule_json):
-            yield from _iterate_entities(member)

@@ -477,12 +477,12 @@ def _list_former_references(
     to be one that a policy of this process had. Raises NoPolicyError for all others.
     """
     duty_roles = [calendar.role for calendar in calendars.values()]
-    known: Mapping[str, Sequence[str]] = {
-        "Role": sorted({*organisation.roles, *organisation.held_roles, *duty_roles}),
-        "Person": sorted(organisation.people),
-        "Area": sorted(organisation.areas),
-        "Owners": sorted(organisation.areas),
-        "Host": sorted(inventory.hosts),
+    known: Mapping[str, Collection[str]] = {
+        "Role": {*organisation.roles, *organisation.held_roles, *duty_roles},
+        "Person": organisation.people,
+        "Area": organisation.areas,
+        "Owners": organisation.areas,
+        "Host": inventory.hosts,
     }
     for reference in rules.entity_references:
         names = known[reference.kind]
@@ -511,14 +511,16 @@ def _is_former_reference(
     return _is_former(kind, name, names, former_names)
 
 
-def _describe_unknown_reference(reference: EntityReference, names: Sequence[str]) -> PolicyProblem:
+def _describe_unknown_reference(
+    reference: EntityReference, names: Collection[str]
+) -> PolicyProblem:
     kind = "area" if reference.kind == "Owners" else reference.kind.lower()
     fix = ", or list it under roles: there" if reference.kind == "Role" else ""
     if reference.kind == "Role" and reference.name.startswith(ROLE_PREFIX):
         fix = ", or name the calendar in oncall.yaml"
     message = (
         f'rule "{reference.rule}": {kind} "{reference.name}" is not in {reference.file}, '
-        f"which has {', '.join(names[:20]) or 'none'}: correct it{fix}"
+        f"which has {', '.join(sorted(names)[:20]) or 'none'}: correct it{fix}"
     )
     return PolicyProblem(message, "policy.cedar", reference.line)
 

@@ -6,19 +6,26 @@ Rules are in Cedar's JSON form: see https://docs.cedarpolicy.com/policies/json-f
 from collections.abc import Iterator
 from typing import Any, cast
 
+_COMPARISONS = frozenset({"==", "!=", "contains"})
+
+
+def iterate_nodes(rules_json: object) -> Iterator[dict[str, Any]]:
+    """Yield every object in the JSON form of rules, in its order."""
+    rest = [rules_json]
+    while rest:
+        node = rest.pop()
+        if isinstance(node, list):
+            rest.extend(reversed(cast("list[object]", node)))
+        elif isinstance(node, dict):
+            known = cast("dict[str, Any]", node)
+            yield known
+            rest.extend(reversed(known.values()))
+
 
 def iterate_mentions(rules_json: object) -> Iterator[str]:
     """Yield attributes by name, such as `runbook`, entities as `Host::lb1`, and whole numbers."""
-    if isinstance(rules_json, list):
-        for member in cast("list[object]", rules_json):
-            yield from iterate_mentions(member)
-    elif isinstance(rules_json, dict):
-        known = cast("dict[str, Any]", rules_json)
-        yield from _iterate_own_mentions(known)
-        for name, member in known.items():
-            # Annotations are for people and do not affect the decision.
-            if name != "annotations":
-                yield from iterate_mentions(member)
+    for node in iterate_nodes(rules_json):
+        yield from _iterate_own_mentions(node)
 
 
 def _iterate_own_mentions(node: dict[str, Any]) -> Iterator[str]:
@@ -32,24 +39,18 @@ def _iterate_own_mentions(node: dict[str, Any]) -> Iterator[str]:
 
 def iterate_comparisons(rules_json: object) -> Iterator[tuple[str, str]]:
     """Yield each attribute that is compared with a string, and the string: ("kind", "check")."""
-    if isinstance(rules_json, list):
-        for member in cast("list[object]", rules_json):
-            yield from iterate_comparisons(member)
-    elif isinstance(rules_json, dict):
-        known = cast("dict[str, Any]", rules_json)
-        for operator in ("==", "!=", "contains"):
-            sides: Any = known.get(operator) or {}
-            values = [
-                *_list_string_values(sides.get("left")),
-                *_list_string_values(sides.get("right")),
-            ]
-            for name in [
-                *_list_context_attributes(sides.get("left")),
-                *_list_context_attributes(sides.get("right")),
-            ]:
-                yield from ((name, value) for value in values)
-        for member in known.values():
-            yield from iterate_comparisons(member)
+    for left, right in _iterate_sides(rules_json):
+        values = [*_list_string_values(left), *_list_string_values(right)]
+        for name in [*_list_context_attributes(left), *_list_context_attributes(right)]:
+            yield from ((name, value) for value in values)
+
+
+def _iterate_sides(rules_json: object) -> Iterator[tuple[Any, Any]]:
+    """Yield both sides of each comparison."""
+    for node in iterate_nodes(rules_json):
+        for operator in _COMPARISONS & node.keys():
+            sides: Any = node[operator] or {}
+            yield sides.get("left"), sides.get("right")
 
 
 def is_only_compared(rules_json: object, attribute: str) -> bool:
@@ -58,28 +59,12 @@ def is_only_compared(rules_json: object, attribute: str) -> bool:
     If so, all values that they do not name get the same decision. A pattern (`like`) is no such
     comparison.
     """
-    return _count_comparisons(rules_json, attribute) == sum(
-        one == attribute for one in iterate_mentions(rules_json)
+    compared = sum(
+        _list_context_attributes(one) == [attribute] and bool(_list_string_values(other))
+        for left, right in _iterate_sides(rules_json)
+        for one, other in ((left, right), (right, left))
     )
-
-
-def _count_comparisons(rules_json: object, attribute: str) -> int:
-    if isinstance(rules_json, list):
-        return sum(
-            _count_comparisons(member, attribute) for member in cast("list[object]", rules_json)
-        )
-    if not isinstance(rules_json, dict):
-        return 0
-    known = cast("dict[str, Any]", rules_json)
-    count = sum(_count_comparisons(member, attribute) for member in known.values())
-    for operator in ("==", "!=", "contains"):
-        sides: Any = known.get(operator) or {}
-        left, right = sides.get("left"), sides.get("right")
-        for one, other in ((left, right), (right, left)):
-            count += _list_context_attributes(one) == [attribute] and bool(
-                _list_string_values(other)
-            )
-    return count
+    return compared == sum(one == attribute for one in iterate_mentions(rules_json))
 
 
 def _list_context_attributes(side: Any) -> list[str]:
