@@ -61,11 +61,17 @@ class Freeze(BaseModel):
 
     def holds(self, host: Host, runbook: str) -> bool:
         """Return whether the freeze, while it is active, holds this runbook on this host."""
-        is_meant = (not self.areas or host.area in self.areas) and (
+        return self.covers(host) and not self.exempts(runbook)
+
+    def covers(self, host: Host) -> bool:
+        """Return whether the freeze, while it is active, holds changes of this host."""
+        return (not self.areas or host.area in self.areas) and (
             not self.hosts
             or any(is_meant_by_part(host.name, host.tags, one) for one in self.hosts)
         )
-        return is_meant and not any(fnmatchcase(runbook, pattern) for pattern in self.but)
+
+    def exempts(self, runbook: str) -> bool:
+        return any(fnmatchcase(runbook, pattern) for pattern in self.but)
 
     def holds_any(self, hosts: Iterable[Host], runbook: str) -> bool:
         return any(self.holds(host, runbook) for host in hosts)

@@ -19,7 +19,7 @@ from bot.model.view_rights import ViewRights, name_former_host
 from bot.model.waiting import Waiting, WaitingFor, describe_freeze
 from bot.policy.cedar import RUNBOOK_KINDS, Rules, Ruling, combine_rulings
 from bot.policy.fault_tree import Event
-from bot.policy.freezes import WEEKDAYS, FreezeList, FreezePeriod, OrderedFreeze
+from bot.policy.freezes import WEEKDAYS, Freeze, FreezeList, FreezePeriod, OrderedFreeze
 from bot.policy.oncall import NO_DUTIES, ROLE_PREFIX, Duty, DutyCalendar
 from bot.policy.people import Area, Organisation, Person
 from bot.policy.problem import PolicyProblem
@@ -367,10 +367,28 @@ class Policy:
         An enrolled host has other rulings, whatever the rules say.
         """
         keys = self._group_hosts(self.mentions)
+        freezes = self._read_freezes
         return {
-            one.name: (keys[one.name], one.zone, one.signed, one.unsigned)
+            one.name: (
+                keys[one.name],
+                one.zone,
+                one.signed,
+                one.unsigned,
+                tuple(freeze.covers(one) for freeze in freezes),
+            )
             for one in self.inventory
         }
+
+    def get_runbook_likeness(self, words: str) -> Hashable:
+        """Return a key that is the same for runbooks of one kind with the same rulings."""
+        distinct = self._rules.distinct_runbooks
+        named = words if distinct is None or words in distinct else ""
+        return named, tuple(freeze.exempts(words) for freeze in self._read_freezes)
+
+    @property
+    def _read_freezes(self) -> Sequence[Freeze]:
+        """The freezes, if rules read whether one is active."""
+        return self.freezes.freezes if "frozen" in self.mentions else ()
 
     @cached_property
     def _viewed_host_groups(self) -> Sequence[Sequence[str]]:
@@ -390,17 +408,17 @@ class Policy:
         """Return this policy without banned people."""
         return self._keep_copy("people", frozenset(banned_people), self._remove_people)
 
-    def _remove_people(self, banned_people: Collection[str]) -> "Policy":
+    def _remove_people(self, banned: frozenset[str]) -> "Policy":
         organisation = self.organisation
-        people = {
-            name: one for name, one in organisation.people.items() if name not in banned_people
-        }
-        absent = self._absent.union(banned_people)
+        people = {name: one for name, one in organisation.people.items() if name not in banned}
+        absent = self._absent.union(banned)
         if len(people) == len(organisation.people) and absent == self._absent:
             return self
         areas = {
-            name: area.model_copy(
-                update={"owners": tuple(one for one in area.owners if one not in banned_people)}
+            name: area
+            if banned.isdisjoint(area.owners)
+            else area.model_copy(
+                update={"owners": tuple(one for one in area.owners if one not in banned)}
             )
             for name, area in organisation.areas.items()
         }
@@ -971,12 +989,16 @@ class Policy:
 
     def _list_host_entities(self, names: Iterable[str]) -> Iterator[dict[str, object]]:
         """Yield the entities of hosts. Of a removed host, only the area is known."""
-        former = {name_former_host(area): area for area in ("", *self.organisation.areas)}
         for name in names:
             if host := self.inventory.hosts.get(name):
                 yield _build_host_entity(name=name, area=host.area, tags=host.tags)
-            elif name in former:
-                yield _build_host_entity(name=name, area=former[name], tags=frozenset[str]())
+            elif (area := self._areas_of_former_hosts.get(name)) is not None:
+                yield _build_host_entity(name=name, area=area, tags=frozenset[str]())
+
+    @cached_property
+    def _areas_of_former_hosts(self) -> Mapping[str, str]:
+        """The area for each name that stands for removed hosts."""
+        return {name_former_host(area): area for area in ("", *self.organisation.areas)}
 
     @cached_property
     def _inspected_people(self) -> Sequence[Person]:

@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 
 from bot.db import search
 from bot.db.database import Database
@@ -167,18 +167,31 @@ def list_requestable_hosts(
     source: str,
     now: int,
     only_host: str = "",
+    decisions: dict[Hashable, bool] | None = None,
 ) -> Iterator[str]:
-    """Yield the hosts that the runbook supports and for which this person may request it."""
+    """Yield the hosts that the runbook supports and for which this person may request it.
+
+    It is decided once for all hosts and runbooks that the rules treat alike.
+
+    Args:
+        decisions: What was decided for the same person, source and time.
+    """
+    known = {} if decisions is None else decisions
+    kind = get_kind(runbook)
+    alike = kind, policy.get_runbook_likeness(runbook.words)
     for host in policy.inventory.list_tagged(request_form.get_required_tag(runbook)):
         if only_host and host.name != only_host:
             continue
-        request = PolicyRequest(
-            runbook=runbook.words,
-            kind=get_kind(runbook),
-            host=host.name,
-            source=source,
-            requested_by=person,
-            now=now,
-        )
-        if policy.get_request_ruling(request).allowed:
+        key = policy.host_likenesses[host.name], alike
+        if key not in known:
+            request = PolicyRequest(
+                runbook=runbook.words,
+                kind=kind,
+                host=host.name,
+                source=source,
+                requested_by=person,
+                now=now,
+            )
+            known[key] = policy.get_request_ruling(request).allowed
+        if known[key]:
             yield host.name

@@ -2,7 +2,7 @@
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bot.model.plain_request import (
@@ -12,9 +12,9 @@ from bot.model.plain_request import (
     parse_plain_request,
     select_nearest,
 )
-from bot.model.request_form import get_required_tag
 from bot.model.times import SECOND
-from bot.policy import Policy, PolicyRequest
+from bot.policy import Policy
+from bot.queries.form_options import list_requestable_hosts
 from runbooks import AnyRunbook, load_catalogue
 from runbooks._catalogue import get_kind
 
@@ -50,30 +50,16 @@ class RequestableRunbooks:
 
 
 def _list_requestable(policy: Policy, person: str, *, source: str, now: int) -> RequestableHosts:
-    """Decide once for all hosts that are alike."""
-    found: dict[str, Sequence[str]] = {}
-    for words, runbook in load_catalogue().items():
-        decisions: dict[object, bool] = {}
-        for host in policy.inventory.list_tagged(get_required_tag(runbook)):
-            likeness = policy.host_likenesses[host.name]
-            if likeness not in decisions:
-                request = PolicyRequest(
-                    runbook=words,
-                    kind=get_kind(runbook),
-                    host=host.name,
-                    source=source,
-                    requested_by=person,
-                    now=now,
-                )
-                decisions[likeness] = policy.get_request_ruling(request).allowed
-        hosts = [
-            host.name
-            for host in policy.inventory.list_tagged(get_required_tag(runbook))
-            if decisions[policy.host_likenesses[host.name]]
+    decisions: dict[Hashable, bool] = {}
+    found = {
+        words: [
+            *list_requestable_hosts(
+                policy, runbook, person=person, source=source, now=now, decisions=decisions
+            )
         ]
-        if hosts:
-            found[words] = hosts
-    return found
+        for words, runbook in load_catalogue().items()
+    }
+    return {words: hosts for words, hosts in found.items() if hosts}
 
 
 @dataclass(frozen=True)

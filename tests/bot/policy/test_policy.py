@@ -174,7 +174,16 @@ _ONE = """
 """
 
 
-@pytest.mark.parametrize("rule", ["", _NIGHT, _NFS, _ONE])
+_FROZEN = """
+@id("frozen") forbid (principal, action == Action::"request", resource) when { context.frozen };
+"""
+_FREEZE = """
+freezes:
+  - {name: sale, from: 2020-01-01 00:00, until: 2100-01-01 00:00, hosts: [lb12]}
+"""
+
+
+@pytest.mark.parametrize("rule", ["", _NIGHT, _NFS, _ONE, _FROZEN])
 @pytest.mark.parametrize("more", ["area: edge, tags: [haproxy]", "area: web, tags: [haproxy]"])
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Auckland"])
 def test_ruling_for_several_hosts_combines_the_rulings_of_each_host(
@@ -182,6 +191,7 @@ def test_ruling_for_several_hosts_combines_the_rulings_of_each_host(
 ):
     directory = write_policy(tmp_path, rules=ANYBODY_APPROVES + rule)
     hosts = [f"lb{n}" for n in range(10, 14)]
+    (tmp_path / "freezes.yaml").write_text(_FREEZE)
     inventory = tmp_path / "inventory.yaml"
     kinds = [more, more, more, f"area: edge, tags: [nfs], zone: {zone}"]
     lines = [f"  {name}: {{{kind}}}\n" for name, kind in zip(hosts, kinds, strict=True)]
@@ -191,9 +201,10 @@ def test_ruling_for_several_hosts_combines_the_rulings_of_each_host(
     together = policy.get_request_ruling(replace(_request("dora"), hosts=tuple(hosts)))
     assert together.allowed == all(one.allowed for one in alone)
     expected = replace(combine_rulings(alone), max_hosts=together.max_hosts)
-    if rule == _ONE and "area: web" in more:
+    if rule in {_ONE, _FROZEN} and "area: web" in more:
         # Of several areas, the one that is refused is named.
-        expected = replace(expected, policy_notes=("in the web servers: that one",))
+        (reason,) = expected.policy_notes
+        expected = replace(expected, policy_notes=(f"in the web servers: {reason}",))
     assert together == expected
 
 
