@@ -13,17 +13,18 @@ from anyio import to_thread
 
 from bot.auth import sessions
 from bot.db import run_progress, view_conditions
-from bot.db.database import Database, Transaction
-from bot.policy import Policy, PolicySource
+from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.policy import NoPolicyError, Policy, PolicySource
 from bot.queries import pending
+from bot.web.auth import NotSignedInError
 
 # Rules may depend on the time, so that a count is not kept for longer.
 _MAX_COUNT_SECONDS = 60.0
 # A new count waits for so many times as long as the last one took: thousands of pending runs that
 # change all the time leave the processor to other requests.
 _REST_FACTOR = 20
-# How often open pages look whether their readers are still in the policy.
-PEOPLE_SECONDS = 0.25
+# How often is looked whether the readers of open pages are still in the policy.
+_PEOPLE_SECONDS = 0.25
 # How many lists all open pages together may load again in a second.
 _RELOADS_PER_SECOND = 10
 
@@ -70,8 +71,10 @@ class ChangeFeed:
     _known: frozenset[Follower] = frozenset()
     _read_at: float = float("-inf")
     _checked_at: float = float("-inf")
-    _policy: Policy | None = None
-    _policy_at: float = float("-inf")
+    _pages: dict[asyncio.Future[Exception], str] = field(
+        default_factory=dict[asyncio.Future[Exception], str]
+    )
+    _looking: asyncio.Task[None] | None = None
     _counted: tuple[Policy, str] | None = None
     _counted_at: float = float("-inf")
     _count_again_at: float = float("-inf")
@@ -100,15 +103,37 @@ class ChangeFeed:
                 self._known, self._read_at = followers, self.clock()
             return self._state
 
-    async def has_left(self, person: str) -> bool:
-        """Return whether a person is no longer in the policy, as of a second ago.
+    @contextmanager
+    def watch_access(self, person: str) -> Generator[asyncio.Future[Exception]]:
+        """Yield what is done as soon as an open page of a person has to end, and why.
 
-        Asked for each open page, and read once for all. Raises as read().
+        The reasons are NotSignedInError once the person is no longer in the policy, NoPolicyError
+        and StoreUnavailable. One task looks for all open pages of this process.
         """
-        if self._policy is None or self.clock() - self._policy_at >= PEOPLE_SECONDS:
-            self._policy_at = self.clock()
-            self._policy = await to_thread.run_sync(self.policies.get_policy)
-        return self._policy.find_person(person) is None
+        ends = asyncio.get_running_loop().create_future()
+        self._pages[ends] = person
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_for_people())
+        try:
+            yield ends
+        finally:
+            del self._pages[ends]
+
+    async def _look_for_people(self) -> None:
+        while self._pages:
+            await asyncio.sleep(_PEOPLE_SECONDS)
+            problem: Exception | None = None
+            people: Collection[str] = ()
+            try:
+                policy = await to_thread.run_sync(self.policies.get_policy)
+                people = policy.organisation.people
+            except (NoPolicyError, StoreUnavailable) as error:
+                problem = error
+            for ends, person in self._pages.items():
+                if person not in people and not ends.done():
+                    ends.set_result(
+                        problem or NotSignedInError("You are no longer in the policy.")
+                    )
 
     def _read_state(self, followers: frozenset[Follower]) -> FeedState:
         policy = self.policies.get_policy()

@@ -23,7 +23,7 @@ from bot.db.runs import NoSuchRun
 from bot.model.text import escape_control
 from bot.policy import NoPolicyError
 from bot.web.auth import NotSignedInError, PassiveUser, User, check_still_signed_in
-from bot.web.change_feed import PEOPLE_SECONDS, ChangeFeed, Follower
+from bot.web.change_feed import ChangeFeed, Follower
 from bot.web.deps import WebDependencies, WebDeps
 from bot.web.fanout_chart import render_fanout, render_host_rows
 from bot.web.stream_slots import NoFreeSlotError, StreamLimits
@@ -281,17 +281,11 @@ class _RunReader:
         _require_view(self.deps, check_still_signed_in(self.request), self.run_id)
 
 
-async def _wait(feed: ChangeFeed, user: User, pause: float) -> None:
-    """Wait until the next read; raise NotSignedInError as soon as the reader has left."""
-    if pause < PEOPLE_SECONDS:
-        await asyncio.sleep(pause)
-        return
-    loop = asyncio.get_running_loop()
-    ends_at = loop.time() + pause
-    while (left := ends_at - loop.time()) > 0:
-        await asyncio.sleep(min(left, PEOPLE_SECONDS))
-        if await feed.has_left(user.id):
-            raise NotSignedInError("You are no longer in the policy.")
+async def _wait(ends: asyncio.Future[Exception], pause: float) -> None:
+    """Wait until the next read; raise as soon as the page has to end."""
+    await asyncio.wait([ends], timeout=pause)
+    if ends.done():
+        raise ends.result()
 
 
 async def _stream_events(
@@ -305,18 +299,20 @@ async def _stream_events(
     limits, clock = deps.stream_slots.limits, asyncio.get_running_loop().time
     started_at = sent_at = clock()
     try:
-        with deps.stream_slots.take_slot(user.id):
+        with deps.stream_slots.take_slot(user.id), feed.watch_access(user.id) as ends:
             yield b"retry: 3000\n\n"
-            while not deps.service.is_closing and clock() - started_at < limits.max_seconds:
+            is_over = deps.service.is_closing
+            while not is_over:
                 events = await reader.read_events()
                 if not events and clock() - sent_at >= limits.keepalive_seconds:
                     events = [b": keep-alive\n\n"]
                 for event in events:
                     sent_at = clock()
                     yield event
-                if reader.has_ended:
-                    return
-                await _wait(feed, user, pause)
+                is_too_long = clock() - started_at >= limits.max_seconds
+                is_over = reader.has_ended or deps.service.is_closing or is_too_long
+                if not is_over:
+                    await _wait(ends, pause)
     except (NotSignedInError, NoSuchRun):
         yield _encode_event(_ACCESS_ENDED, "")
     except NoFreeSlotError:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from bot.auth import sessions
 from bot.db.database import Database
+from bot.policy import NoPolicyError, Policy, PolicyProblem
 from bot.queries import pending
+from bot.web.auth import NotSignedInError
 from bot.web.change_feed import ChangeFeed, FeedState, Follower
 from tests.bot.harness import Harness
 from tests.bot.restricted_view import open_restricted_harness
@@ -148,3 +150,43 @@ def test_stream_of_changes_names_the_number_and_the_time_to_reload(site: Site) -
     add_pending_runs(site.database, 2)
     answer = site.browser("olga").get("/stream").text
     assert 'event: changed\ndata: {"waiting": 2, "within": 0.1}' in answer
+
+
+class LookedAtPolicies:
+    """A policy, and how often it was looked at."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy: Policy | None = policy
+        self.looks = 0
+
+    def get_policy(self) -> Policy:
+        self.looks += 1
+        if self.policy is None:
+            raise NoPolicyError(PolicyProblem("is damaged", "people.yaml"))
+        return self.policy
+
+
+def test_one_look_for_all_open_pages_ends_those_of_who_has_left(harness: Harness) -> None:
+    policies = LookedAtPolicies(harness.policies.get_policy())
+    feed = ChangeFeed(harness.database, policies, max_age=1, session_seconds=10)
+
+    async def open_pages() -> None:
+        with ExitStack() as opened:
+            olga, adam = (
+                [opened.enter_context(feed.watch_access(person)) for _ in range(50)]
+                for person in ("olga", "adam")
+            )
+            assert policies.policy is not None
+            policies.policy = policies.policy.without_people(["olga"])
+            assert isinstance(await olga[0], NotSignedInError)
+            assert all(page.done() for page in olga)
+            assert not any(page.done() for page in adam)
+            assert policies.looks == 1
+            policies.policy = None
+            assert isinstance(await adam[0], NoPolicyError)
+            assert policies.looks == 2
+        # Nobody is left to look for.
+        await asyncio.sleep(1)
+        assert policies.looks <= 3
+
+    asyncio.run(open_pages())
