@@ -1,8 +1,6 @@
 """Home page: what needs the user's action, runs in progress, and recent runs."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 
 from bot.db import break_glass, runs, search
 from bot.db.database import Transaction
@@ -12,7 +10,7 @@ from bot.policy import Policy
 from bot.policy.freezes import FreezePeriod
 from bot.queries import pending
 from bot.web.run_filter import STATE_GROUPS
-from bot.web.visit import Visit
+from bot.web.visit import PageQuery, Visit
 
 router = APIRouter()
 
@@ -23,7 +21,6 @@ _MAX_LATEST_RUNS = 10
 _MAX_RUNS = 100
 _MAX_CARDS = 10
 
-PageQuery = Annotated[int, Query(ge=1, le=100_000)]
 _DAY = 86_400 * 1_000_000
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import wraps
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, HTTPException, Path, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Path, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from bot import observability
@@ -41,6 +41,7 @@ FormValues = Annotated[Mapping[str, str], Depends(_read_form)]
 
 # The number of a record; PostgreSQL stores no larger one.
 IdPath = Annotated[int, Path(ge=1, le=2_147_483_647)]
+PageQuery = Annotated[int, Query(ge=1, le=100_000)]
 
 
 @dataclass(frozen=True)

@@ -52,11 +52,10 @@ def _build_handlers(service: KeyturnService, database: Database) -> Mapping[str,
 
 
 def _read_home_section(tx: Transaction) -> HomeSection | None:
-    """List the next due time of each active schedule."""
+    """List the next due times, at most one of each active schedule."""
     items = [
         [bold(each.timing.name), f" – {at} – ", code(f"{replies.COMMAND} schedule {each.id}")]
-        for each in rows.list_schedules(tx)
-        if each.state is ScheduleState.ACTIVE
+        for each in rows.list_schedules(tx, states=[ScheduleState.ACTIVE], most=_MAX_LISTED)
         for at in each.timing.cron_expression.format_due_times(tx.now, count=1)
     ]
     return HomeSection("Schedules", items) if items else None
@@ -90,9 +89,7 @@ class ScheduleCommands:
     def list_schedules(self, command: TypedCommand) -> Message:
         """List the active and suspended schedules that the person may view."""
         with self._database.reading(command.view_rights) as tx:
-            found = [
-                each for each in rows.list_schedules(tx) if each.state is not ScheduleState.ENDED
-            ]
+            found = rows.list_shown_schedules(tx, ended=())
             requested_runs = {each.id: runs.get_run(tx, each.run) for each in found[:_MAX_LISTED]}
             missed = rows.count_missed(tx)
         if not found:

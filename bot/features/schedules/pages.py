@@ -36,7 +36,7 @@ from bot.queries.approval_count import get_ruling
 from bot.web.auth import User
 from bot.web.pages import HomeTile, PageLink, Pages
 from bot.web.templating import get_reader_zone
-from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
+from bot.web.visit import IdPath, PageQuery, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError, UnknownHostError
 from runbooks import AnyRunbook
 
@@ -45,9 +45,8 @@ router = APIRouter(prefix="/schedules")
 
 def _build_tiles(tx: Transaction) -> Sequence[HomeTile]:
     """Show which schedule is due next."""
-    # By due time, the active ones first.
-    for one in rows.list_schedules(tx):
-        if one.state is ScheduleState.ACTIVE and one.due_at:
+    for one in rows.list_schedules(tx, states=[ScheduleState.ACTIVE], most=1):
+        if one.due_at:
             label, address = f"next scheduled: {one.timing.name}", f"/schedules/{one.id}"
             return [HomeTile("", label, address, due_at=one.due_at, is_problem=False)]
     return [HomeTile("0", "scheduled", "/schedules", is_problem=False)]
@@ -89,7 +88,7 @@ _FIRE_BADGES: Mapping[FireOutcome, StatusDisplay] = {
         "Refused", Tone.DANGER, "ban", "The policy no longer allows it."
     ),
 }
-_MAX_FIRES = 40
+_MAX_FIRES, _MAX_ROWS = 40, 50
 _MAX_UPCOMING = 5
 # What a recurrence is called, and its cron expression.
 _RECURRENCES: Mapping[str, tuple[str, str]] = {
@@ -128,17 +127,21 @@ class ShownSchedule:
 
 
 @router.get("")
-def list_schedules_page(visit: Visit, ended: str = "") -> Response:
-    """Show the schedules and the calendar. With `ended=all`, include those that ended long ago."""
+def list_schedules_page(visit: Visit, ended: str = "", page: PageQuery = 1) -> Response:
+    """Show some schedules and their calendar. With `ended=all`, also those that ended long ago."""
+    most, skip = _MAX_ROWS + 1, (page - 1) * _MAX_ROWS
     with visit.read_viewable() as tx:
-        recent, ended_count = list_recent_schedules(tx)
+        found, ended_count = list_recent_schedules(tx, most=most, skip=skip)
         show_all = ended == "all"
-        shown = [
-            _build_shown_schedule(tx, each, visit.user)
-            for each in (rows.list_schedules(tx) if show_all else recent)
-        ]
+        if show_all:
+            found = rows.list_schedules(tx, most=most, skip=skip)
+        listed = found[:_MAX_ROWS]
+        shown = [_build_shown_schedule(tx, each, visit.user) for each in listed]
         missed = rows.count_missed(tx)
-        calendar = build_calendar(tx, visit.policy, zone=get_reader_zone(visit.request))
+        active = [one for one in listed if one.state is ScheduleState.ACTIVE]
+        calendar = build_calendar(
+            tx, visit.policy, zone=get_reader_zone(visit.request), schedules=active
+        )
     return visit.render(
         "schedules/schedules.html",
         schedule_badge=_SCHEDULE_BADGES,
@@ -147,6 +150,8 @@ def list_schedules_page(visit: Visit, ended: str = "") -> Response:
         missed=missed,
         calendar=calendar,
         days=DEFAULT_DAYS,
+        page=page,
+        has_next_page=len(found) > _MAX_ROWS,
         ended_count=ended_count,
         show_all=show_all,
         missed_days=rows.MISSED_DAYS,

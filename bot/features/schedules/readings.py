@@ -1,9 +1,11 @@
 """What people see of schedules: calendar, list, check of health, digest, and what lapses soon."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
 
 from bot.audit import change_log, events
 from bot.audit.change_log import EntryDraft
@@ -76,38 +78,37 @@ class CalendarDay:
 
 
 def build_calendar(
-    tx: Transaction, policy: Policy, *, days: int = DEFAULT_DAYS, zone: str = "UTC"
+    tx: Transaction,
+    policy: Policy,
+    *,
+    days: int = DEFAULT_DAYS,
+    zone: str = "UTC",
+    schedules: Sequence[Schedule] | None = None,
 ) -> list[CalendarDay]:
-    """Return the given number of days in a time zone; the first is today."""
-    active = [
-        (schedule, runs.get_run(tx, schedule.run))
-        for schedule in rows.list_schedules(tx)
-        if schedule.state is ScheduleState.ACTIVE
-    ]
+    """Return the given number of days in a time zone; the first is today.
+
+    schedules: active ones to show; all if omitted.
+    """
+    if schedules is None:
+        schedules = rows.list_schedules(tx, states=[ScheduleState.ACTIVE])
+    listed = list_days(tx.now, zone, range(days))
+    ends = [end for _, (_, end) in listed]
+    upcoming: list[list[UpcomingFires]] = [[] for _ in listed]
+    for schedule in schedules:
+        run = runs.get_run(tx, schedule.run)
+        dues = schedule.timing.cron_expression.list_due_times_between(
+            tx.now, min(ends[-1], schedule.lapses_at)
+        )
+        for n, dues_of_day in groupby(dues, partial(bisect_right, ends)):
+            upcoming[n].append(_build_fires(policy, schedule, run, list(dues_of_day)))
     return [
         CalendarDay(
             day,
-            _list_fires_of_day(policy, active, max(begin - 1, tx.now), end),
+            sorted(upcoming[n], key=lambda one: one.times[0]),
             _list_freezes_of_day(policy, begin, end),
         )
-        for day, (begin, end) in list_days(tx.now, zone, range(days))
+        for n, (day, (begin, end)) in enumerate(listed)
     ]
-
-
-def _list_fires_of_day(
-    policy: Policy, active: Sequence[tuple[Schedule, Run]], begin: int, end: int
-) -> list[UpcomingFires]:
-    """Return the due times after *begin* and before *end*, by schedule, in order of time."""
-    fires = [
-        _build_fires(policy, schedule, run, dues)
-        for schedule, run in active
-        if (
-            dues := schedule.timing.cron_expression.list_due_times_between(
-                begin, min(end, schedule.lapses_at)
-            )
-        )
-    ]
-    return sorted(fires, key=lambda one: one.times[0])
 
 
 def _build_fires(
@@ -161,31 +162,39 @@ def _iterate_freeze_periods(freeze: Freeze, start: int, end: int) -> Iterator[tu
         at = period[1]
 
 
-def list_recent_schedules(tx: Transaction) -> tuple[list[Schedule], int]:
-    """Return the schedules without those that ended long ago, and how many are left out."""
-    found = rows.list_schedules(tx)
+def list_recent_schedules(
+    tx: Transaction, *, most: int | None = None, skip: int = 0
+) -> tuple[list[Schedule], int]:
+    """Return the schedules without those that ended long ago, and how many are left out.
+
+    most, skip: as list_schedules() takes them.
+    """
     since = tx.now - rows.ENDED_DAYS * DAY
     ends = change_log.list_entries_since(tx, events.ScheduleEnded.kind, since)
-    recent = {entry.run for entry in ends}
-    shown = [one for one in found if one.state is not ScheduleState.ENDED or one.run in recent]
-    return shown, len(found) - len(shown)
+    recent = {entry.run for entry in ends if entry.run is not None}
+    shown = rows.list_shown_schedules(tx, recent, most=most, skip=skip)
+    left_out = rows.count_schedules(tx, ScheduleState.ENDED, except_runs=recent)
+    return shown, left_out
 
 
 def check_schedules(tx: Transaction, _policy: Policy) -> Iterator[CheckResult]:
     """Check that no schedule is overdue, and that none was missed."""
-    active = [one for one in rows.list_schedules(tx) if one.state is ScheduleState.ACTIVE]
-    late = [one for one in active if one.due_at and one.due_at < tx.now - _LATE_SECONDS * SECOND]
     missed = sum(rows.count_missed(tx, days=7).values())
+    active = rows.count_schedules(tx, ScheduleState.ACTIVE)
+    late = rows.count_schedules(
+        tx, ScheduleState.ACTIVE, due_before=tx.now - _LATE_SECONDS * SECOND
+    )
     if late:
-        names = ", ".join(one.timing.name for one in late[:5])
+        # By due time, the active ones first.
+        names = ", ".join(one.timing.name for one in rows.list_schedules(tx, most=min(late, 5)))
         yield create_error_result(
             "Schedules",
-            f"{len(late)} are overdue, such as {names}: check that keyturn serve is running",
+            f"{late} are overdue, such as {names}: check that keyturn serve is running",
         )
     elif missed:
         yield create_warning_result("Schedules", f"{missed} missed in the last 7 days")
     else:
-        yield create_ok_result("Schedules", f"{len(active)} active, none overdue")
+        yield create_ok_result("Schedules", f"{active} active, none overdue")
 
 
 def build_digest(tx: Transaction, _policy: Policy, areas: set[str]) -> Sequence[DigestSection]:
@@ -195,8 +204,8 @@ def build_digest(tx: Transaction, _policy: Policy, areas: set[str]) -> Sequence[
             f"Schedules that lapse within {_DIGEST_DAYS} days",
             [
                 f"schedule {one.id}: {run.title}, until {format_deadline(one.lapses_at)}"
-                for one, run in _list_lapsing(tx)
-                if one.lapses_at - tx.now < _DIGEST_DAYS * DAY and areas & {*run.areas}
+                for one, run in _list_lapsing(tx, _DIGEST_DAYS)
+                if areas & {*run.areas}
             ],
         )
     ]
@@ -204,7 +213,7 @@ def build_digest(tx: Transaction, _policy: Policy, areas: set[str]) -> Sequence[
 
 def list_ends(tx: Transaction) -> Iterator[EntryDraft]:
     """Yield an entry about each approval that ends soon and has none yet."""
-    for one, run in _list_lapsing(tx):
+    for one, run in _list_lapsing(tx, _NOTICE_DAYS):
         if is_near_end(
             tx.now, one.created_at, one.lapses_at, days=_NOTICE_DAYS
         ) and not change_log.list_entries_of_run(tx, run.id, [events.ScheduleLapsesSoon.kind]):
@@ -214,10 +223,12 @@ def list_ends(tx: Transaction) -> Iterator[EntryDraft]:
             yield EntryDraft(lapses, run=run.id)
 
 
-def _list_lapsing(tx: Transaction) -> Iterator[tuple[Schedule, Run]]:
-    """Yield the active schedules with their requests; one that needs no approval cannot lapse."""
-    for one in rows.list_schedules(tx):
-        if one.state is ScheduleState.ACTIVE:
-            run = runs.get_run(tx, one.run)
-            if run.required_approvals:
-                yield one, run
+def _list_lapsing(tx: Transaction, days: int) -> Iterator[tuple[Schedule, Run]]:
+    """Yield the active schedules whose approval ends within some days, with their requests.
+
+    One that needs no approval cannot lapse.
+    """
+    for one in rows.list_lapsing(tx, tx.now + days * DAY):
+        run = runs.get_run(tx, one.run)
+        if run.required_approvals:
+            yield one, run

@@ -4,10 +4,10 @@ The key of a fire is the schedule, the due time and the host. The process that i
 fires; all others fail to insert it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import Row, Select, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, Select, case, func, insert, select, true, update
 
 from bot.db import runs, tables, view_conditions
 from bot.db.database import Transaction
@@ -19,6 +19,13 @@ from bot.model.times import DAY
 # How long ended schedules stay in the list.
 ENDED_DAYS = 7
 MISSED_DAYS = 30
+_COLUMN = tables.schedule.c
+_ORDER = (
+    case({state.value: n for n, state in enumerate(ScheduleState)}, value=_COLUMN.state),
+    _COLUMN.due_at.is_(None),
+    _COLUMN.due_at,
+    _COLUMN.id,
+)
 
 
 @dataclass(frozen=True)
@@ -90,26 +97,74 @@ def lock_schedule(tx: Transaction, number: int) -> Schedule:
     return _read_one(tx, query, number)
 
 
-def list_schedules(tx: Transaction) -> list[Schedule]:
-    """Return all schedules, the active ones first, then by due time."""
-    found = _filter_viewable(
-        tx, [_build_schedule(row) for row in tx.sql.execute(select(tables.schedule))]
+def list_schedules(
+    tx: Transaction,
+    *,
+    states: Collection[ScheduleState] = tuple(ScheduleState),
+    most: int | None = None,
+    skip: int = 0,
+) -> list[Schedule]:
+    """Return schedules whose request may be viewed, the active ones first, then by due time.
+
+    most: how many of them; None for all. skip: how many before these.
+    """
+    return _list_viewable(tx, _COLUMN.state.in_(states), most, skip)
+
+
+def list_shown_schedules(
+    tx: Transaction, ended: Collection[int], *, most: int | None = None, skip: int = 0
+) -> list[Schedule]:
+    """Return schedules as list_schedules(). ended: the runs of the ended ones to include."""
+    is_shown = (_COLUMN.state != ScheduleState.ENDED.value) | _COLUMN.run.in_(ended)
+    return _list_viewable(tx, is_shown, most, skip)
+
+
+def _list_viewable(
+    tx: Transaction, is_listed: ColumnElement[bool], most: int | None, skip: int
+) -> list[Schedule]:
+    query = select(tables.schedule).where(is_listed, _may_view(tx))
+    return [
+        _build_schedule(row)
+        for row in tx.sql.execute(query.order_by(*_ORDER).limit(most).offset(skip))
+    ]
+
+
+def count_schedules(
+    tx: Transaction,
+    state: ScheduleState,
+    *,
+    due_before: int | None = None,
+    except_runs: Collection[int] = (),
+) -> int:
+    """Count the schedules in a state whose request may be viewed."""
+    query = select(func.count()).where(
+        _COLUMN.state == state.value, _COLUMN.run.not_in(except_runs), _may_view(tx)
     )
-    order = list(ScheduleState)
-    return sorted(found, key=lambda each: (order.index(each.state), each.due_at or 0, each.id))
+    if due_before is not None:
+        query = query.where(_COLUMN.due_at < due_before)
+    return tx.sql.execute(query).scalar_one()
 
 
-def _filter_viewable(tx: Transaction, found: Sequence[Schedule]) -> list[Schedule]:
-    """Return those whose request may be viewed."""
-    viewable = view_conditions.list_viewable(tx, [one.run for one in found])
-    return [one for one in found if one.run in viewable]
+def list_lapsing(tx: Transaction, before: int) -> list[Schedule]:
+    """Return the active schedules whose approval expires before a time."""
+    is_lapsing = (_COLUMN.state == ScheduleState.ACTIVE.value) & (_COLUMN.lapses_at < before)
+    return _list_viewable(tx, is_lapsing, None, 0)
 
 
-def list_timings(tx: Transaction) -> dict[int, ScheduleTiming]:
-    """Return the timings of the active schedules by their numbers."""
-    column = tables.schedule.c
-    query = select(column.id, column.timing).where(column.state == ScheduleState.ACTIVE.value)
-    return {row.id: ScheduleTiming.from_json(row.timing) for row in tx.sql.execute(query)}
+def _may_view(tx: Transaction) -> ColumnElement[bool]:
+    """Return the condition on schedules whose request may be viewed."""
+    condition = view_conditions.runs_condition(tx)
+    if not condition.sql:
+        return true()
+    return _COLUMN.run.in_(select(tables.run.c.id).where(condition.clause()))
+
+
+def get_next_due_time(tx: Transaction) -> int | None:
+    """Return the soonest due time that is not over; None if there is none."""
+    query = select(func.min(_COLUMN.due_at)).where(
+        _COLUMN.state == ScheduleState.ACTIVE.value, _COLUMN.due_at > tx.now
+    )
+    return tx.sql.execute(query).scalar_one()
 
 
 def list_due_schedules(tx: Transaction) -> list[int]:

@@ -1,29 +1,24 @@
 """Fire schedules: request a run for each due time, exactly once.
 
 Each due time of a schedule gets a row with its outcome: the run, or why there is none. The key of
-the row decides which process fires, and the database's clock decides what is due. The jobs of
-APScheduler only wake a process; they are kept in memory, and created again from the database.
+the row decides which process fires, and the database's clock decides what is due.
 """
 
 import asyncio
 import hashlib
-from datetime import UTC, datetime
 from itertools import islice
-
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.base import BaseTrigger
 
 from bot.audit import change_log, events
 from bot.audit.event_type import Event
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.execution.scheduler import INTERVAL_SECONDS, JOB_OPTIONS, run_duty
+from bot.execution.scheduler import INTERVAL_SECONDS, run_duty
 from bot.features.schedules import approval, rows
 from bot.features.schedules.actions import SCHEDULE_STATE_EVENTS
 from bot.features.schedules.rows import Fire, Schedule
 from bot.model.run import STATES_BEFORE_INTENT, RefusedBy, RequestOrigin, Run, State
-from bot.model.schedule import CronExpression, FireOutcome, Overlap, ScheduleState
-from bot.model.times import MINUTE, SECOND, to_datetime
+from bot.model.schedule import FireOutcome, Overlap, ScheduleState
+from bot.model.times import MINUTE, SECOND
 from bot.policy import Policy
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
@@ -35,69 +30,25 @@ _MAX_FIRES = 1_000
 _CATCH_UP = "made up for"
 
 
-class CronTrigger(BaseTrigger):
-    """Wakes at the due times of a cron expression."""
-
-    def __init__(self, cron_expression: CronExpression) -> None:
-        self._cron_expression = cron_expression
-
-    def get_next_fire_time(  # pyright: ignore[reportIncompatibleMethodOverride] - the library has no types
-        self, previous_fire_time: datetime | None, now: datetime
-    ) -> datetime | None:
-        """Return the due time after the last one; None if there is no other."""
-        after = previous_fire_time or now
-        due = next(
-            self._cron_expression.iterate_due_times(round(after.timestamp() * SECOND)), None
-        )
-        return None if due is None else to_datetime(due)
-
-
 class ScheduleTimer:
     """Fires the schedules every few seconds, and at each due time."""
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
-        self._cron_expressions: dict[int, CronExpression] = {}
-        self._scheduler = AsyncIOScheduler(timezone=UTC)
+        self._pause: float = INTERVAL_SECONDS
 
     async def run_until_cancelled(self) -> None:
-        self._scheduler.add_job(
-            self._fire_and_update_jobs,
-            "interval",
-            next_run_time=datetime.now(UTC),
-            seconds=INTERVAL_SECONDS,
-            **JOB_OPTIONS,
-        )
-        self._scheduler.start()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            self._scheduler.shutdown(wait=False)
+        while True:
+            await run_duty(self._fire_and_set_pause)
+            await asyncio.sleep(self._pause)
 
-    async def _fire_and_update_jobs(self) -> None:
-        await self._fire_now()
-        await run_duty(self._update_jobs)
-
-    async def _fire_now(self) -> None:
-        await run_duty(lambda: fire_due_schedules(self._context))
-
-    def _update_jobs(self) -> None:
-        """Create and remove jobs to match the active schedules."""
+    def _fire_and_set_pause(self) -> None:
+        self._pause = INTERVAL_SECONDS
+        fire_due_schedules(self._context)
         with self._context.database.reading() as tx:
-            timings = rows.list_timings(tx)
-        wanted = {number: timing.cron_expression for number, timing in timings.items()}
-        known = self._cron_expressions
-        for number in [n for n, cron in known.items() if wanted.get(n) != cron]:
-            # The job of a schedule without another due time is already gone.
-            if self._scheduler.get_job(str(number)) is not None:
-                self._scheduler.remove_job(str(number))
-            del known[number]
-        for number, cron in wanted.items():
-            if number not in known:
-                self._scheduler.add_job(
-                    self._fire_now, CronTrigger(cron), id=str(number), **JOB_OPTIONS
-                )
-                known[number] = cron
+            due_at = rows.get_next_due_time(tx)
+            if due_at is not None:
+                self._pause = min(self._pause, (due_at - tx.now) / SECOND)
 
 
 def fire_due_schedules(context: WorkflowContext) -> None:

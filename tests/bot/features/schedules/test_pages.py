@@ -5,12 +5,15 @@ from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import insert, select
 
+from bot.db import tables
 from bot.features.schedules import rows as schedules
 from bot.features.schedules.actions import ScheduleActions
 from bot.features.schedules.readings import build_calendar
 from bot.model.run import RequestTerms, State
 from bot.model.schedule import ScheduleTiming, parse_cron
+from bot.model.times import HOUR
 from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness
 from tests.bot.web.conftest import Site
@@ -46,6 +49,29 @@ def test_schedules_page_shows_hostile_names_as_text(site: Site):
         shown = browser.get(address).text
         assert "&lt;b&gt;nightly" in shown
         assert "At 03:00 every day (Europe/Amsterdam)" in shown
+
+
+def test_schedules_page_shows_some_schedules_and_links_to_the_others(site: Site):
+    _start_schedule(site.harness)
+    with site.database.transaction() as tx:
+        run = tx.sql.execute(select(tables.run)).mappings().one()
+        for number in range(2, 53):
+            tx.sql.execute(insert(tables.run), {**run, "id": number})
+            timing = ScheduleTiming(f"later {number}", parse_cron("0 4 1 1 *", "UTC"))
+            schedules.add_schedule(
+                tx, run=number, owner="dora", timing=timing, lapses=tx.now + HOUR
+            )
+    browser = site.browser("dora")
+    first = browser.get("/schedules").text
+    assert 'href="/schedules/1"' in first
+    assert 'href="/schedules/52"' not in first
+    assert 'href="/schedules?page=2"' in first
+    assert "of the schedules on this page" in first
+    last = browser.get("/schedules?page=2").text
+    assert 'href="/schedules/1"' not in last
+    assert [f"later {number}" in last for number in (50, 51, 52)] == [False, True, True]
+    assert 'href="/schedules?page=1"' in last
+    assert 'href="/schedules?page=3"' not in last
 
 
 def test_schedule_page_links_to_its_past_runs(site: Site):

@@ -1,20 +1,20 @@
 """What a server runs for schedules: the timer that wakes at their due times."""
 
 import asyncio
-from datetime import UTC, datetime
 
 import pytest
 
 from bot.features.schedules import rows
-from bot.features.schedules.runner import CronTrigger, ScheduleTimer
+from bot.features.schedules.runner import ScheduleTimer
 from bot.model.run import RequestTerms
-from bot.model.schedule import FireOutcome, ScheduleTiming, parse_cron
+from bot.model.schedule import FireOutcome, ScheduleState, ScheduleTiming, parse_cron
 from tests.bot.features.schedules.due import make_due_now
 from tests.bot.harness import WEB, Harness
 from tests.slack_emulator.serving import wait_until
 from tests.toy import ShowSwitches
 
 HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
+DAILY = ScheduleTiming("daily", parse_cron("30 3 * * *", "UTC"))
 
 
 @pytest.mark.anyio
@@ -40,9 +40,16 @@ async def test_timer_fires_what_is_due_until_it_is_cancelled(harness: Harness):
         await running
 
 
-def test_trigger_wakes_at_each_due_time_of_a_cron_expression():
-    trigger = CronTrigger(parse_cron("0 3 * * *", "Europe/Amsterdam"))
-    first = trigger.get_next_fire_time(None, datetime(2026, 12, 1, 12, tzinfo=UTC))
-    assert first == datetime(2026, 12, 2, 2, tzinfo=UTC)
-    later = datetime(2026, 12, 2, 2, 1, tzinfo=UTC)
-    assert trigger.get_next_fire_time(first, later) == datetime(2026, 12, 3, 2, tzinfo=UTC)
+def test_next_due_time_is_the_soonest_of_an_active_schedule(harness: Harness):
+    for timing in (HOURLY, DAILY):
+        harness.service.request_on_hosts(
+            [ShowSwitches(host="lb1")], RequestTerms("dora", WEB, timing=timing), host_pattern=""
+        )
+    harness.run_queued_work()
+    with harness.database.transaction() as tx:
+        hourly, daily = sorted(rows.list_schedules(tx), key=lambda one: one.id)
+        assert rows.get_next_due_time(tx) == hourly.due_at
+        rows.set_schedule_state(tx, hourly, ScheduleState.SUSPENDED, "")
+        assert rows.get_next_due_time(tx) == daily.due_at
+        rows.set_schedule_state(tx, daily, ScheduleState.ENDED, "")
+        assert rows.get_next_due_time(tx) is None
