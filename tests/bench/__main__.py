@@ -17,6 +17,7 @@ from tests.bench import (
     drift_readings,
     enrolled_steps,
     fanout,
+    growth,
     history_pages,
     idle_hosts,
     large_policy,
@@ -144,6 +145,10 @@ def _policy(options: argparse.Namespace) -> Part:
     return large_policy.measure(*((500, 200, 50, 1) if options.quick else (5_000, 2_000, 500, 7)))
 
 
+def _growth(options: argparse.Namespace) -> Part:
+    return growth.measure((10, 100) if options.quick else (10, 100, 1_000, 5_000))
+
+
 def _backup(options: argparse.Namespace) -> Part:
     entries = min(options.count, _BACKED_UP)
     return _on_each(options, lambda name: backups.measure(name, entries, options.keep))
@@ -167,6 +172,7 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "history": _history,
     "slack": _slack,
     "policy": _policy,
+    "growth": _growth,
     "backup": _backup,
     "start": _start,
     "memory": _memory,
@@ -185,6 +191,7 @@ _TITLES = {
     "history": "History and log pages",
     "slack": "Slack, beside a bare Bolt app",
     "policy": "A policy of thousands of people",
+    "growth": "Rules, areas, schedules, runbooks and features",
     "backup": "Backup and restore",
     "start": "Starting",
     "memory": "Memory over many runs",

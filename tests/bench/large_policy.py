@@ -19,16 +19,16 @@ def measure(people: int, hosts: int, rules: int, rounds: int) -> Part:
     """Measure seconds of the processor: nothing waits for anything else here."""
     with tempfile.TemporaryDirectory() as directory:
         small, large = Path(directory, "small"), Path(directory, "large")
-        _write(small, 10, 10, 0)
-        _write(large, people, hosts, rules)
-        loads = _measure_cpu(lambda: load_policy(large), rounds)
+        write(small, people=10, hosts=10, rules=0)
+        write(large, people=people, hosts=hosts, rules=rules)
+        loads = measure_cpu(lambda: load_policy(large), rounds)
         policy, plain = load_policy(large), load_policy(small)
     size = f"{people:,} people, {hosts:,} hosts, {rules:,} rules"
-    first = _measure_cpu(lambda: _list_approvers(policy.without_people([]), 0), 1)
+    first = measure_cpu(lambda: _list_approvers(policy.without_people([]), 0), 1)
     banned = policy.without_people(["p7"])
-    after_ban = _measure_cpu(lambda: _list_approvers(banned, 1), 1)
+    after_ban = measure_cpu(lambda: _list_approvers(banned, 1), 1)
     hosts_in_turn = iter(range(2, 2 + rounds))
-    other = _measure_cpu(lambda: _list_approvers(policy, next(hosts_in_turn)), rounds)
+    other = measure_cpu(lambda: _list_approvers(policy, next(hosts_in_turn)), rounds)
     ours, alone = (_rule(one, rounds) for one in (policy, plain))
     figures = [
         set_maximum(2.0, f"policy of {size}: until an edit counts", loads, "s"),
@@ -45,7 +45,8 @@ def measure(people: int, hosts: int, rules: int, rounds: int) -> Part:
     return Part(table(figures), figures)
 
 
-def _write(directory: Path, people: int, hosts: int, rules: int) -> None:
+def write(directory: Path, *, people: int, hosts: int, rules: int, areas: int = _AREAS) -> None:
+    """Write a policy directory of this size. Person n owns area n."""
     directory.mkdir()
     written = {
         "people.yaml": "people:\n  dora: {name: Dora, roles: [developer]}\n"
@@ -58,10 +59,10 @@ def _write(directory: Path, people: int, hosts: int, rules: int) -> None:
         "areas.yaml": "areas:\n"
         + "".join(
             f"  a{n}: {{title: area {n}, owners: [olga, p{n % (people - 2)}]}}\n"
-            for n in range(_AREAS)
+            for n in range(areas)
         ),
         "inventory.yaml": f"defaults: {{address: 127.0.0.1, host_key: {HOST_KEY}}}\nhosts:\n"
-        + "".join(f"  web{n}: {{area: a{n % _AREAS}, tags: [nginx]}}\n" for n in range(hosts)),
+        + "".join(f"  web{n}: {{area: a{n % areas}, tags: [nginx]}}\n" for n in range(hosts)),
         "policy.cedar": get_starter_rules()
         + "".join(
             f'\n@id("rule {n}")\n@approvals("1")\n@from("owners")\npermit (principal in '
@@ -83,7 +84,7 @@ def _list_approvers(policy: Policy, host: int) -> None:
 def _rule(policy: Policy, rounds: int) -> float:
     """Return the seconds of a ruling that is not cached: each is asked at another hour."""
     hours = iter(range(1, 1 + rounds))
-    return _measure_cpu(
+    return measure_cpu(
         lambda: policy.get_request_ruling(_build_request(1, hour=next(hours))), rounds
     )
 
@@ -93,7 +94,7 @@ def _build_request(host: int, *, hour: int) -> PolicyRequest:
     return PolicyRequest("service restart", "change", f"web{host}", "web", "dora", now=now)
 
 
-def _measure_cpu(work: Callable[[], object], rounds: int) -> float:
+def measure_cpu(work: Callable[[], object], rounds: int) -> float:
     """Return the median of the seconds of the processor."""
     took: list[float] = []
     for _ in range(rounds):

@@ -68,6 +68,8 @@ def _render_page(stored: Mapping[str, Mapping[str, Any]]) -> str:
     text = [head, "## Targets\n", columns([["what", "measured", "target", "met"], *rows]), ""]
     if "hosts" in parts:
         text += ["## Clients\n", _CLIENTS, parts["hosts"].text, ""]
+    if "growth" in parts:
+        text += ["## Growth\n", _GROWTH, parts["growth"].text, ""]
     return "\n".join([*text, _NOTES])
 
 
@@ -96,6 +98,11 @@ _CLIENTS = """\
 The same command on the same hosts, connections open, clients in turn; medians. *Keyturn, the whole
 path* includes policy, plan, gate, the signed log and the stored output. The other clients do none
 of that.
+"""
+
+_GROWTH = """\
+What grows with an installation, filled in before it is measured: milliseconds of the processor
+with ten of it, and up to thousands.
 """
 
 _NOTES = """\
