@@ -9,7 +9,7 @@ from typing import Any
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from starlette.templating import Jinja2Templates
 
 from bot.model import run_states, times
@@ -76,9 +76,12 @@ def render_code(text: str) -> Markup:
 
 def render_times(text: str) -> Markup:
     """Return a text as HTML, with `<time>` around UTC times: pages show them in local time."""
+    parts = times.split_times(text)
+    if all(at is None for _, at in parts):
+        return escape(make_visible(text))
     return Markup("").join(
         make_visible(part) if at is None else _TIME.format(part[:10], part[11:].rstrip(" UTCZ"))
-        for part, at in times.split_times(text)
+        for part, at in parts
     )
 
 
