@@ -409,7 +409,7 @@ def build_verification_part(database: Database) -> ServerPart:
 
 
 def export_spans(settings: Settings) -> None:
-    """Send spans to the collector that the environment names. Raises NotInstalledError."""
+    """Send spans to the collector that the environment names."""
     if observability.is_tracing_configured():
         observability.set_tracer(observability.OtlpTracer(settings.address))
 

@@ -163,10 +163,6 @@ class TraceMiddleware:
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 
 
-class NotInstalledError(ValueError):
-    """Tracing is configured but OpenTelemetry is not installed. The message says what to do."""
-
-
 def is_tracing_configured(environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether the variables name a collector and do not disable the export."""
     off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
@@ -285,16 +281,11 @@ def _list_cicd_attributes(facts: Mapping[str, Fact], address: str) -> Iterator[t
 
 
 def _create_provider() -> "TracerProvider":
-    try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-        from opentelemetry.sdk.resources import Resource
-        from opentelemetry.sdk.trace import TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    except ImportError:
-        raise NotInstalledError(
-            "OTEL_EXPORTER_OTLP_ENDPOINT is set, but OpenTelemetry is not installed: "
-            "run pip install 'keyturn[otel]', or unset the variable"
-        ) from None
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import Resource
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
     name = os.environ.get("OTEL_SERVICE_NAME", "keyturn")
     provider = TracerProvider(resource=Resource.create({"service.name": name}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))

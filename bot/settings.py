@@ -30,7 +30,7 @@ _EMPTY_ALLOWED = frozenset({"oidc_issuer"})
 # SQLAlchemy needs the first one.
 _POSTGRESQL = ("postgresql+psycopg", "postgresql", "postgres")
 # Each may name where it is instead. The address of a database may have a password.
-_SECRETS = (
+SECRETS = (
     *("slack_bot_token", "slack_app_token", "slack_signing_secret", "oidc_client_secret"),
     *("collector_token", "database", "migrations", "scim_token"),
 )
@@ -147,7 +147,7 @@ class Settings(BaseSettings):
             name: value for name, value in given.items() if value != "" or name in _EMPTY_ALLOWED
         }
 
-    @field_validator(*_SECRETS, mode="before")
+    @field_validator(*SECRETS, mode="before")
     @classmethod
     def _resolve_secret(cls, given: object) -> object:
         return resolve_secret(given) if isinstance(given, str) else given
@@ -362,7 +362,7 @@ def list_secret_files() -> dict[str, Path]:
         for source in (dotenv_values(SETTINGS_FILE), os.environ)
         for name, value in source.items()
     }
-    names = [f"{PREFIX}{name}".upper() for name in _SECRETS]
+    names = [f"{PREFIX}{name}".upper() for name in SECRETS]
     found = {name: find_secret_file(given.get(name, "")) for name in names}
     if password_file := given.get(f"{PREFIX}MAIL_PASSWORD_FILE"):
         found[f"{PREFIX}MAIL_PASSWORD_FILE"] = Path(password_file)

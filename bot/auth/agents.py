@@ -7,7 +7,7 @@ change log.
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, func, insert, select, update
+from sqlalchemy import bindparam, insert, select, update
 
 from bot.audit import events, followed_log
 from bot.auth import row_mac
@@ -99,12 +99,6 @@ def list_agents(tx: Transaction) -> list[Agent]:
     """Return all agents by name, ended ones too."""
     rows = tx.sql.execute(select(_AGENT).order_by(_AGENT.c.name)).all()
     return [agent for row in rows if (agent := _read_agent(tx, row)) is not None]
-
-
-def count_unended(tx: Transaction) -> int:
-    """Count the agents that have not ended. It needs no signing key."""
-    query = select(func.count()).where(_AGENT.c.ended_at.is_(None), _AGENT.c.ends_at > tx.now)
-    return tx.sql.execute(query).scalar_one()
 
 
 def remac_agents(tx: Transaction, new_key: SigningKey) -> None:

@@ -5,13 +5,11 @@ import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from bot import health
 from bot.audit import change_log, checkpoints, verification
 from bot.audit.witnesses import Witnesses
-from bot.auth import agents
 from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
 from bot.health import CheckWithPolicy
@@ -133,7 +131,6 @@ def _check_database(
             yield from _check_cosigners(database, installation.witnesses, policy)
             if installation.distributed:
                 yield _check_sites(database)
-            yield from _check_agents(database)
             yield from _check_own_runbooks(database)
             if policy is not None:
                 with database.reading() as tx:
@@ -223,19 +220,6 @@ def _check_sites(database: Database) -> CheckResult:
     with database.reading() as tx:
         found = health.check_sites(tx)
     return CheckResult("sites", found.level, found.message)
-
-
-def _check_agents(database: Database) -> Iterator[CheckResult]:
-    """Check that agents can connect, where there are any."""
-    with database.reading() as tx:
-        count = agents.count_unended(tx)
-    if count and find_spec("mcp") is None:
-        yield create_error_result(
-            "agents",
-            f"{count} of them, and /mcp is not served: run pip install 'keyturn[mcp]'",
-        )
-    elif count:
-        yield create_ok_result("agents", f"{count}, served at /mcp")
 
 
 def _check_own_runbooks(database: Database) -> Iterator[CheckResult]:

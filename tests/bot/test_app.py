@@ -93,15 +93,6 @@ def test_mcp_endpoint_for_agents_is_served_beside_the_web_pages(service: Service
     assert httpx2.post(f"{service.address}{MCP_PATH}", json={}).status_code == 401
 
 
-def test_mcp_endpoint_is_missing_when_the_mcp_library_is_not_installed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.features.mcp.server.is_installed", lambda: False)
-    sample_company.create_policy(tmp_path / "policy")
-    with Service(tmp_path, slack="") as service:
-        assert httpx2.get(f"{service.address}{METADATA_PATH}").status_code == 404
-
-
 def test_outgoing_webhook_receives_the_event_of_a_new_request(
     service: Service, heard: list[dict[str, Any]]
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ from bot.maintenance.check_installation import check_records
 from bot.maintenance.installation import Installation
 from bot.model.redaction import Redactor
 from bot.secret_sources import resolve_secret
-from bot.settings import Settings, list_secret_files
+from bot.settings import SECRETS, Settings, list_secret_files
 from tests.cli_process import run_keyturn
 
 COLLECTOR, TOKEN = "KEYTURN_COLLECTOR", "KEYTURN_COLLECTOR_TOKEN"
@@ -202,3 +203,9 @@ def test_doctor_and_start_name_a_secret_that_others_can_read(
     done = run_keyturn(tmp_path, "serve")
     assert done.returncode == 1
     assert f"{file} may contain secrets" in done.stderr
+
+
+def test_settings_page_names_every_secret():
+    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    paragraph = page.partition("## Secrets\n")[2].partition("can name where it is")[0]
+    assert set(re.findall(r"KEYTURN_(\w+)", paragraph)) == {name.upper() for name in SECRETS}

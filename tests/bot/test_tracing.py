@@ -1,7 +1,6 @@
 """Traces: what a collector receives of a request and its run, and nothing else."""
 
 import asyncio
-import sys
 import threading
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -298,11 +297,3 @@ def test_tracing_is_enabled_by_the_standard_otel_variables(
     environment: dict[str, str], *, yes: bool
 ) -> None:
     assert is_tracing_configured(environment) is yes
-
-
-def test_missing_opentelemetry_package_is_reported_with_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(observability.NotInstalledError, match=r"keyturn\[otel\]"):
-        OtlpTracer("here")

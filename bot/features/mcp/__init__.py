@@ -1,7 +1,4 @@
-"""The Model Context Protocol, by which agents make requests: the address /mcp, and its bridge.
-
-Needs the extra `keyturn[mcp]`; without it, a server has no such address.
-"""
+"""The Model Context Protocol, by which agents make requests: the address /mcp, and its bridge."""
 
 from bot.cli.command_table import CommandEntry
 from bot.feature import Feature, ServerContext, ServerPart

@@ -3,7 +3,7 @@
 `rows.py` keeps what the provider says, `facts.py` adds it to the policy, so that forms, cards and
 the gate need not know where a person comes from, `actions.py` is what a provider may do, and
 `departure.py` what ends with a person. `server.py` answers SCIM 2.0 at /scim/v2, by `resources.py`
-and `storage.py`, which need the extra `keyturn[scim]`.
+and `storage.py`.
 """
 
 from collections.abc import Sequence

@@ -6,9 +6,7 @@ request: it takes a second. Source: RFC 7644.
 
 import hmac
 import json
-import logging
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, cast
 
 from anyio import CapacityLimiter, to_thread
@@ -23,14 +21,11 @@ from bot.feature import ServerContext, ServerPart
 from bot.features.scim.actions import PeopleActions
 from bot.features.scim.departure import SOURCE
 from bot.policy import NoPolicyError
-from bot.web.deps import ComponentHealth
 
 if TYPE_CHECKING:
     from scim2_models import ScimProvider
     from scim2_server.requests import ScimRequest
     from scim2_server.responses import ScimResponse
-
-log = logging.getLogger(__name__)
 
 PATH = "/scim/v2"
 MEDIA_TYPE = "application/scim+json"
@@ -46,24 +41,12 @@ BURST, _PER_SECOND = 200, 30.0
 REFUSED_BURST, _REFUSED_PER_SECOND = 20, 1.0
 
 
-def is_installed() -> bool:
-    """Return whether the extra `keyturn[scim]` is installed."""
-    return find_spec("scim2_server") is not None
-
-
 def build_server_part(context: ServerContext) -> ServerPart:
     token = context.settings.scim_token.get_secret_value()
     actions = context.service.bind(PeopleActions)
     if not token:
         # People whom a provider removed before stay removed, and so do their requests.
         return ServerPart(duties=[actions.leavers.run])
-    if not is_installed():
-        missing = "KEYTURN_SCIM_TOKEN is set: run pip install 'keyturn[scim]'"
-        log.error(missing)
-        return ServerPart(
-            duties=[actions.leavers.run],
-            health_checks={"scim": lambda: ComponentHealth(missing, is_broken=True)},
-        )
     endpoint = ScimEndpoint(actions, context.database, token, f"{context.settings.address}{PATH}")
     answer = Route("/{path:path}", endpoint.answer, methods=[*_METHODS])
     return ServerPart(duties=[actions.leavers.run], routes=[Mount(PATH, routes=[answer])])

@@ -16,8 +16,6 @@ from bot.db import history, tables
 from bot.db.database import Database
 from bot.features.drift.rows import NoSuchKeyError
 from bot.features.wait_report import replay as policy_replay
-from bot.maintenance import check_installation
-from bot.maintenance.installation import Installation
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model.errors import (
     InvalidRequestError,
@@ -26,7 +24,6 @@ from bot.model.errors import (
     TooLate,
     TooManyRequestsError,
 )
-from bot.model.redaction import Redactor
 from bot.model.run import Run, State
 from bot.model.signing import load_signing_key
 from bot.policy import PolicyRequest
@@ -470,24 +467,3 @@ def test_policy_replay_includes_past_requests_of_agents(company: Harness):
         assert past.agent == build_agent_origin().agent
     replayed = policy_replay.replay_requests(policy, [past])
     assert replayed.outcome_counts == {policy_replay.ReplayOutcome.SAME: 1}
-
-
-@pytest.mark.parametrize(("missing", "level"), [(True, "error"), (False, "ok")])
-def test_doctor_reports_whether_agents_are_served(
-    company: Harness, monkeypatch: pytest.MonkeyPatch, *, missing: bool, level: str
-):
-    if missing:
-        monkeypatch.setattr(check_installation, "find_spec", find_no_library)
-    data = company.policies.path.parent
-    installation = Installation(
-        data, company.policies.path, data, f"sqlite:///{data / 'keyturn.db'}", Redactor()
-    )
-    [finding] = [
-        one for one in check_installation.check_records(installation) if one.subject == "agents"
-    ]
-    assert finding.level == level
-    assert ("pip install 'keyturn[mcp]'" in finding.message) is missing
-
-
-def find_no_library(_name: str) -> None:
-    """Find no library."""

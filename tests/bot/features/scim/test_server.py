@@ -329,16 +329,6 @@ def test_scim_is_off_without_a_token(tmp_path: Path) -> None:
         assert answer.status_code in {403, 404}
 
 
-def test_scim_says_that_its_library_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bot.features.scim.server.is_installed", lambda: False)
-    sample_company.create_policy(tmp_path / "policy")
-    with Service(tmp_path, slack="", scim_token=TOKEN) as service:
-        ready = httpx2.get(f"{service.address}/readyz").text
-        assert "pip install 'keyturn[scim]'" in ready
-
-
 @pytest.mark.parametrize(
     ("place", "query", "status", "scim_type"),
     [
