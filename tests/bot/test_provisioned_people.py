@@ -70,11 +70,12 @@ def test_a_calendar_puts_an_account_on_duty_only_while_people_yaml_has_the_perso
     assert list_on_duty() == frozenset()
 
 
+@pytest.mark.parametrize("removed", ["dora", "olga"], ids=["its owner", "its approver"])
 def test_a_schedule_of_a_person_who_was_removed_is_refused_when_it_is_due(
-    company: Harness, provider: Provider, tmp_path: Path
+    company: Harness, provider: Provider, tmp_path: Path, removed: str
 ) -> None:
-    account = provider.add("dora@example.com")
-    bind(tmp_path / "policy", "dora", account.user_id)
+    account = provider.add(f"{removed}@example.com")
+    bind(tmp_path / "policy", removed, account.user_id)
     lamp = SetSwitch(host="lb1", name="lamp", value="on")
     timing = ScheduleTiming("hourly", parse_cron("0 * * * *", "Europe/Amsterdam"))
     run = company.service.request_on_hosts(

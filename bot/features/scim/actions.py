@@ -122,7 +122,7 @@ class PeopleActions:
         written = self._context.policies.get_policy().written
         with self._context.database.transaction() as tx:
             rows.lock_revision(tx)
-            change = PeopleChange(tx, written)
+            change = PeopleChange(self._context, tx, written)
             result = do(change)
         if change.has_removed:
             if isinstance(self._context.policies, PolicyWithoutBanned):
@@ -137,8 +137,8 @@ class PeopleChange:
     written: people.yaml, which may name the account of a person.
     """
 
-    def __init__(self, tx: Transaction, written: Organisation) -> None:
-        self.tx, self._written = tx, written
+    def __init__(self, context: WorkflowContext, tx: Transaction, written: Organisation) -> None:
+        self.tx, self._context, self._written = tx, context, written
         self.has_removed = False
 
     def create_user(self, account: Account) -> UserRow:
@@ -247,7 +247,7 @@ class PeopleChange:
             is_deleted=is_deleted,
         )
         ended = end_rights(self.tx, people)
-        take_back_approvals(self.tx, people)
+        take_back_approvals(self._context, self.tx, people)
         return [EntryDraft(removed, None, "", ""), *ended]
 
     def create_group(self, name: str, external_id: str, members: Collection[str]) -> GroupRow:

@@ -17,7 +17,7 @@ from bot.db.database import StoreUnavailable, Transaction
 from bot.features.scim import rows
 from bot.model.run import STATES_BEFORE_INTENT, State
 from bot.policy import NoPolicyError, Policy
-from bot.workflow.context import WorkflowContext
+from bot.workflow.context import WorkflowContext, get_site
 from bot.workflow.delegations import end_delegations_of
 from bot.workflow.finish import end_run
 from bot.workflow.standing_grants import revoke_grants_of
@@ -78,16 +78,20 @@ class LeaversDuty:
             end_run(self._context, tx, run, State.WITHDRAWN, why)
 
 
-def take_back_approvals(tx: Transaction, people: Iterable[str]) -> None:
+def take_back_approvals(context: WorkflowContext, tx: Transaction, people: Iterable[str]) -> None:
     """Remove the approvals that these people gave to what waits, and let cards show it.
 
-    They would count again with an account that becomes active again. A denial stays.
+    They would count again with an account that becomes active again. A denial stays. What was
+    approved to start later, or waits for the end of a freeze, is woken: it needs another approval
+    now, and not only when it would have started.
     """
     numbers = rows.list_waiting_approved_by(tx, people)
     rows.remove_approvals(tx, numbers, people)
-    for number in numbers:
-        if tx.is_first_call(("news", number)):
-            outbox.announce_run(tx, number)
+    for run in runs.list_runs(tx, numbers):
+        if tx.is_first_call(("news", run.id)):
+            outbox.announce_run(tx, run.id)
+        if run.state is State.QUEUED:
+            context.dispatcher.enqueue_run(tx, run.id, get_site(context, run.host))
 
 
 def _list_leavers(tx: Transaction, policy: Policy) -> frozenset[str]:

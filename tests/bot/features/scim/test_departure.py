@@ -11,11 +11,14 @@ from bot.features.scim.facts import apply_people
 from bot.features.scim.rows import UserRow
 from bot.model.errors import NotAllowed
 from bot.model.grant_words import NewGrant
-from bot.model.run import Run, State
-from bot.model.times import DAY
+from bot.model.run import RequestTerms, Run, State
+from bot.model.signing import SigningKey
+from bot.model.times import DAY, HOUR
+from bot.model.waiting import WaitingFor
 from bot.policy.oncall import Duty
+from tests.bot.clock import Clock
 from tests.bot.features.scim.accounts import Provider, add_provisioning, bind
-from tests.bot.harness import Harness, open_harness
+from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.signing.ssh_key import SshKey
 from tests.policies import get_signed_rules, get_starter_rules, give_signing_key
 from tests.toy import SetSwitch
@@ -157,6 +160,40 @@ def test_a_queued_run_whose_approver_was_removed_waits_for_another_approval(
     assert company.get_run(run.id).state is State.PENDING
     assert company.fleet.sent == []
     assert company.approve(company.get_run(run.id), "olga").state is State.SUCCEEDED
+
+
+@pytest.mark.parametrize(("pattern", "hosts"), [("", ("lb1",)), ("lb*", ("lb1", "lb2"))])
+def test_run_that_starts_later_needs_another_approval_once_its_approver_is_removed(
+    tmp_path: Path, pattern: str, hosts: tuple[str, ...]
+) -> None:
+    """At once, while others are awake; it does not say until then that it starts."""
+    clock = Clock(f"sqlite:///{tmp_path / 'keyturn.db'}", SigningKey.create())
+    with open_harness(tmp_path, database=clock) as company:
+        add_provisioning(tmp_path / "policy")
+        provider = Provider(company)
+        account = provider.add("adam@example.com")
+        bind(tmp_path / "policy", "adam", account.user_id)
+        clock.stop()
+        [*changes] = [SetSwitch(host=name, name="lamp", value="on") for name in hosts]
+        terms = RequestTerms("dora", WEB)
+        run = company.service.request_on_hosts(changes, terms, host_pattern=pattern)
+        company.run_queued_work()
+        with company.database.reading() as tx:
+            at = tx.now + HOUR
+        digest = company.get_run(run.id).digest
+        company.service.approve_run(run.id, person="adam", digest=digest, start_at=at)
+        company.run_queued_work()
+        waiting = company.get_run(run.id).waiting
+        assert waiting is not None
+        assert (waiting.reason, waiting.time) == (WaitingFor.START_TIME, at)
+        provider.delete(account)
+        company.run_queued_work()
+        assert company.get_run(run.id).state is State.PENDING
+        clock.ahead += HOUR
+        company.service.advancer.wake_stalled_runs()
+        company.run_queued_work()
+        assert company.get_run(run.id).state is State.PENDING
+        assert company.fleet.sent == []
 
 
 def test_a_signature_given_before_counts_no_more(tmp_path: Path) -> None:
