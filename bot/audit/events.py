@@ -1425,6 +1425,8 @@ class HostListConfirmed(
 ):
     """An owner confirmed a list of hosts as it is."""
 
+    factor: str = ""
+
 
 class HostListWithdrawn(
     _AboutHostList,

@@ -358,6 +358,11 @@ class Rules:
         return any(rule.requires_ticket for rule in self._rules.values())
 
     @property
+    def can_require_second_factor(self) -> bool:
+        """Whether any rule has @stepup."""
+        return any(rule.requires_second_factor for rule in self._rules.values())
+
+    @property
     def most_witnesses(self) -> int:
         """The largest number of a rule with @witnessed."""
         return max((rule.required_witnesses for rule in self._rules.values()), default=0)

@@ -257,6 +257,11 @@ class Policy:
         return self._rules.can_require_ticket
 
     @property
+    def can_require_second_factor(self) -> bool:
+        """Whether any rule requires a second factor."""
+        return self._rules.can_require_second_factor
+
+    @property
     def mentions(self) -> frozenset[str]:
         """What the rules depend on: attributes by name, and entities such as `Host::lb1`."""
         return self._rules.mentioned

@@ -43,6 +43,14 @@ def is_factor_still_valid(tx: Transaction, policy: Policy, *, person: str, diges
     ) and not is_factor_removed(tx, digest)
 
 
+def has_any_valid_factor(tx: Transaction, policy: Policy, person: str) -> bool:
+    """Return whether a person has a second factor that counts."""
+    return any(
+        is_factor_valid(policy, one) and not is_factor_removed(tx, one.digest)
+        for one in second_factors.list_factors(tx, person)
+    )
+
+
 def is_factor_removed(tx: Transaction, digest: str) -> bool:
     """Return whether the log records that a factor was removed, even if its row was restored.
 

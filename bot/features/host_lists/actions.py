@@ -20,11 +20,13 @@ from bot.features.host_lists.state import (
     NoSuchHostListError,
     find_refusal,
     get_list,
+    needs_factor,
     read_lists,
 )
-from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.text import join_names
 from bot.policy import Policy
+from bot.queries.second_factor import get_shown_factor
 from bot.workflow.context import WorkflowContext
 from bot.workflow.requests import shorten_reason
 
@@ -83,10 +85,18 @@ class HostListActions:
             number = append_proposal(tx, policy, changes, source="", person=person)
             return get_list(tx, number)
 
-    def confirm(self, number: int, *, person: str, digest: str) -> HostList:
+    def needs_factor(self, person: str) -> bool:
+        """Return whether a person confirms lists with their second factor."""
+        with self._context.database.reading() as tx:
+            return needs_factor(tx, self._context.policies.get_policy(), person)
+
+    def confirm(self, number: int, *, person: str, digest: str, session: str = "") -> HostList:
         """Confirm exactly the list that was shown.
 
-        digest: of the list that the person read; at least its first ten digits.
+        digest: of the list that the person read; at least its first ten digits. session: the web
+        session, in which a second factor may have been entered.
+
+        Raises StepUpRequired, too.
         """
         policy = self._context.policies.get_policy()
         self._check_owner(policy, self.get_viewable(number, person), person)
@@ -104,7 +114,13 @@ class HostListActions:
                     f"{_name_some(stale)} changed in the inventory since list {number} was "
                     "proposed: withdraw it and propose it again"
                 )
-            confirmed = events.HostListConfirmed(list=number, digest=found.digest)
+            factor = get_shown_factor(tx, policy, person=person, session=session)
+            if not factor and needs_factor(tx, policy, person):
+                raise StepUpRequired(
+                    f"confirming list {number} requires your second factor, which you can enter "
+                    f"only on the web: confirm it on its page, /host-lists/{number}"
+                )
+            confirmed = events.HostListConfirmed(list=number, digest=found.digest, factor=factor)
             change_log.append_entry(tx, confirmed, person=person)
             return get_list(tx, number)
 

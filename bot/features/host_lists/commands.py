@@ -175,7 +175,9 @@ def _format_list(found: Mapping[str, Any]) -> Iterator[str]:
     for one in found["changes"]:
         yield from _format_change(one)
     yield _describe_state(found)
-    if found["state"] == "open":
+    if found["state"] == "open" and found["requires_second_factor"]:
+        yield f"To confirm it, with your second factor: its page, /host-lists/{found['id']}"
+    elif found["state"] == "open":
         yield f"To confirm it: keyturn host-list confirm {found['id']} {found['digest']}"
 
 

@@ -72,7 +72,10 @@ def show_host_list(visit: Visit, number: IdPath) -> Response:
 def _render_list(
     visit: VisitOfPage, number: int, *, refusal: DomainError | None = None
 ) -> Response:
-    found = visit.service.bind(HostListActions).get_viewable(number, visit.person)
+    actions = visit.service.bind(HostListActions)
+    found = actions.get_viewable(number, visit.person)
+    with visit.read_viewable() as tx:
+        is_stepped_up = visit.is_stepped_up(tx)
     return visit.render(
         "host_lists/host_list.html",
         refusal=refusal,
@@ -80,6 +83,8 @@ def _render_list(
         one=found,
         badge=BADGES[found.state],
         can_confirm=_can_confirm(visit, found),
+        needs_factor=actions.needs_factor(visit.person),
+        is_stepped_up=is_stepped_up,
         can_withdraw=_can_withdraw(visit, found),
         area_titles=visit.policy.join_area_titles(
             [name for name in found.areas if name in visit.policy.organisation.areas]
@@ -106,7 +111,10 @@ _action = partial(add_action, router, page="/host-lists/{number}", render=_rende
 def confirm_host_list(visit: Visit, number: IdPath) -> str:
     """Confirm the list whose digest the form has: the one that was read."""
     visit.service.bind(HostListActions).confirm(
-        number, person=visit.person, digest=visit.form.get("digest", "")
+        number,
+        person=visit.person,
+        digest=visit.form.get("digest", ""),
+        session=visit.session,
     )
     return f"/host-lists/{number}?done=confirmed"
 

@@ -80,11 +80,14 @@ class HostListDetailsOut(HostListOut):
     """A list with all of its changes."""
 
     changes: Sequence[HostChangeOut]
+    requires_second_factor: bool = Field(
+        description="Whether you can confirm it only on its page, with your second factor."
+    )
 
     @classmethod
-    def from_list(cls, one: HostList) -> "HostListDetailsOut":
+    def from_details(cls, one: HostList, *, needs_factor: bool) -> "HostListDetailsOut":
         changes = [HostChangeOut.from_change(each) for each in one.changes]
-        return cls(**cls.list_fields(one), changes=changes)
+        return cls(**cls.list_fields(one), changes=changes, requires_second_factor=needs_factor)
 
 
 class HostListsOut(schemas.OutputModel):
@@ -113,15 +116,17 @@ def list_host_lists(parts: Parts, caller: ReadCaller) -> HostListsOut:
 )
 def propose_host_list(parts: Parts, caller: RequestCaller, body: HostListIn) -> HostListDetailsOut:
     """You count as the first of two people; an owner of all of its areas is the second."""
-    found = parts.service.bind(HostListActions).propose(body, person=caller.id)
-    return HostListDetailsOut.from_list(found)
+    actions = parts.service.bind(HostListActions)
+    found = actions.propose(body, person=caller.id)
+    return HostListDetailsOut.from_details(found, needs_factor=actions.needs_factor(caller.id))
 
 
 @router.get("/{number}", operation_id="getHostList", summary="Get a list of hosts")
 def get_host_list(parts: Parts, caller: ReadCaller, number: RunId) -> HostListDetailsOut:
     """With every change, as people confirm it."""
-    found = parts.service.bind(HostListActions).get_viewable(number, caller.id)
-    return HostListDetailsOut.from_list(found)
+    actions = parts.service.bind(HostListActions)
+    found = actions.get_viewable(number, caller.id)
+    return HostListDetailsOut.from_details(found, needs_factor=actions.needs_factor(caller.id))
 
 
 @router.post(
@@ -131,6 +136,8 @@ def confirm_host_list(
     parts: Parts, caller: ApproveCaller, number: RunId, body: ConfirmationIn
 ) -> HostListOut:
     """Send the digest of the list that you read. Another person than who proposed it confirms it.
+
+    Who needs a second factor for it confirms it on its page.
 
     Once two people stand behind it, Keyturn writes it to inventory.yaml within seconds.
     """

@@ -3,7 +3,7 @@
 There is no table: the signed entries hold each list, and say who confirmed which digest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,6 +19,7 @@ from bot.features.host_lists.changes import (
 )
 from bot.model.times import DAY
 from bot.policy import Policy
+from bot.queries.second_factor import has_any_valid_factor
 from connectors.errors import DomainError
 
 REQUIRED_PEOPLE = 2
@@ -61,6 +62,8 @@ class HostList:
     changes: Sequence[HostChange]
     confirmed_by: Sequence[str]
     """In their order."""
+    factors: Mapping[str, str]
+    """The digest of the second factor with which each of them confirmed it, or ""."""
     state: ListState
     ended_by: str = ""
     reason: str = ""
@@ -100,6 +103,15 @@ def find_refusal(policy: Policy, one: HostList, person: str) -> str:
     return ""
 
 
+def needs_factor(tx: Transaction, policy: Policy, person: str) -> bool:
+    """Return whether a person confirms lists with their second factor.
+
+    A list lets Keyturn log in to hundreds of hosts. So everyone does where a rule of the policy
+    requires a second factor for anything, and whoever has one does everywhere.
+    """
+    return policy.can_require_second_factor or has_any_valid_factor(tx, policy, person)
+
+
 def read_lists(tx: Transaction, *, since: int | None = None) -> Sequence[HostList]:
     """Return the lists of the last 30 days, or since a time, the newest first."""
     at = tx.now - _SHOWN if since is None else since
@@ -133,13 +145,13 @@ def _build_list(
     changes = decode_changes(event.changes)
     if compute_digest(event.source, changes) != event.digest:
         return None
-    confirmed: list[str] = []
+    confirmed: dict[str, str] = {}
     state: ListState = "open"
     ended_by, reason = "", ""
     for one in later:
         match one.event:
             case events.HostListConfirmed(digest=event.digest) if state == "open":
-                confirmed.append(one.person)
+                confirmed[one.person] = one.event.factor
             case events.HostListWithdrawn(digest=event.digest) if state == "open":
                 state, ended_by, reason = "withdrawn", one.person, one.event.reason
             case events.HostListWritten(digest=event.digest):
@@ -155,6 +167,7 @@ def _build_list(
         event.digest,
         event.areas,
         changes,
+        [*confirmed],
         confirmed,
         state,
         ended_by,

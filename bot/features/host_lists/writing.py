@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.audit import change_log, events
-from bot.db.database import Database
+from bot.db.database import Database, Transaction
 from bot.features.host_lists.changes import find_stale, is_done
 from bot.features.host_lists.state import HostList, find_refusal, get_list, read_lists
 from bot.hosts.inventory_text import change_hosts, insert_hosts
@@ -17,6 +17,7 @@ from bot.hosts.pending_hosts import INVENTORY_FILE, write_inventory
 from bot.model.text import escape_to_one_line
 from bot.policy import NoPolicyError, Policy, PolicySource
 from bot.policy.loader import load_policy
+from bot.queries.second_factor import is_factor_still_valid
 from connectors.errors import DomainError
 
 log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ def write_list(
         with database.transaction() as tx:
             assert tx.signing_key  # noqa: S101 - raises StoreUnavailable without one
             found = get_list(tx, number)
-        _check_confirmed(found, policies.get_policy())
+            _check_confirmed(tx, found, policies.get_policy())
         # As it is now: the policy in memory may be older.
         text, current = _load(directory)
         if not is_done(current, found.changes):
@@ -76,7 +77,7 @@ def write_confirmed_lists(
     return problems
 
 
-def _check_confirmed(one: HostList, policy: Policy) -> None:
+def _check_confirmed(tx: Transaction, one: HostList, policy: Policy) -> None:
     if one.state not in {"confirmed", "written"}:
         raise NotWrittenError(
             f"list {one.number} is {one.state}: two people have to confirm it first"
@@ -88,6 +89,14 @@ def _check_confirmed(one: HostList, policy: Policy) -> None:
             raise NotWrittenError(
                 f"list {one.number} was confirmed by {person}, who is not an owner of its areas "
                 "any more: propose it again"
+            )
+    for person, digest in one.factors.items():
+        if not (digest or policy.can_require_second_factor):
+            continue
+        if not is_factor_still_valid(tx, policy, person=person, digest=digest):
+            raise NotWrittenError(
+                f"list {one.number} was confirmed by {person} without a second factor that is "
+                "valid now: propose it again"
             )
 
 

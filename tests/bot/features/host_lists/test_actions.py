@@ -13,11 +13,13 @@ from bot.features.host_lists.actions import HostListActions
 from bot.features.host_lists.changes import HostListFile
 from bot.features.host_lists.state import HostList, NoSuchHostListError, get_list
 from bot.features.host_lists.writing import NotWrittenError, write_confirmed_lists, write_list
-from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
+from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.policy import NoPolicyError
-from tests.bot.harness import Harness
+from tests.bot.authenticator_app import enrol_and_step_up, enrol_app
+from tests.bot.harness import Harness, open_harness
 from tests.bot.rewritten_log import forge_entries
 from tests.playground.keys import make_key
+from tests.policies import get_starter_rules
 
 
 def propose(
@@ -45,8 +47,10 @@ def make_host(n: int = 1, area: str = "web", **fields: Any) -> dict[str, Any]:
     }
 
 
-def confirm(harness: Harness, one: HostList, person: str = "olga") -> HostList:
-    return actions(harness).confirm(one.number, person=person, digest=one.digest)
+def confirm(
+    harness: Harness, one: HostList, person: str = "olga", *, session: str = ""
+) -> HostList:
+    return actions(harness).confirm(one.number, person=person, digest=one.digest, session=session)
 
 
 def write(harness: Harness) -> Mapping[int, str]:
@@ -252,6 +256,59 @@ def test_list_is_not_written_when_its_owner_is_none_any_more(harness: Harness):
         file.read_text().replace("the web servers, owners: [olga]", "web, owners: [stan]")
     )
     assert "confirmed by olga, who is not an owner" in write(harness)[proposed.number]
+    assert "new1" not in harness.policies.get_policy().inventory.hosts
+
+
+STEP_UP_RULES = get_starter_rules().replace('@approvals("1")', '@approvals("1")\n@stepup', 1)
+
+
+def test_person_who_has_a_second_factor_confirms_with_it(harness: Harness):
+    app = enrol_app(harness, "olga")
+    proposed = propose(harness, {"new1": make_host()})
+    with pytest.raises(StepUpRequired, match=f"/host-lists/{proposed.number}"):
+        confirm(harness, proposed)
+    with pytest.raises(StepUpRequired):
+        confirm(harness, proposed, session=app.session)
+    assert write(harness) == {}
+    assert "new1" not in harness.policies.get_policy().inventory.hosts
+    app.step_up()
+    assert confirm(harness, proposed, session=app.session).state == "confirmed"
+    with harness.database.reading() as tx:
+        event = change_log.list_entries_after(tx, 0)[-1].event
+    assert isinstance(event, events.HostListConfirmed)
+    assert event.factor == app.factor.digest
+    assert write(harness) == {}
+    assert "new1" in harness.policies.get_policy().inventory.hosts
+
+
+def test_everyone_confirms_with_a_second_factor_where_a_rule_requires_one(tmp_path: Path):
+    with open_harness(tmp_path, rules=STEP_UP_RULES) as harness:
+        proposed = propose(harness, {"new1": make_host()})
+        with pytest.raises(StepUpRequired):
+            confirm(harness, proposed)
+        app = enrol_and_step_up(harness, "olga")
+        confirm(harness, proposed, session=app.session)
+        assert write(harness) == {}
+        assert "new1" in harness.policies.get_policy().inventory.hosts
+
+
+def test_factor_that_no_one_vouched_for_confirms_no_list(tmp_path: Path):
+    """A thief of the chat account could have enrolled it."""
+    with open_harness(tmp_path, rules=STEP_UP_RULES) as harness:
+        app = enrol_app(harness, "olga", confirmed_by="")
+        proposed = propose(harness, {"new1": make_host()})
+        with pytest.raises(NotAllowed):
+            app.step_up()
+        with pytest.raises(StepUpRequired):
+            confirm(harness, proposed, session=app.session)
+
+
+def test_list_is_not_written_once_its_factor_is_removed(harness: Harness):
+    app = enrol_and_step_up(harness, "olga")
+    proposed = propose(harness, {"new1": make_host()})
+    confirm(harness, proposed, session=app.session)
+    app.lose()
+    assert "without a second factor that is valid now" in write(harness)[proposed.number]
     assert "new1" not in harness.policies.get_policy().inventory.hosts
 
 

@@ -10,7 +10,7 @@ from bot.features.host_lists.changes import HostListFile
 from bot.features.host_lists.chat import list_notices
 from bot.slack.direct_notices import DirectNotices
 from tests.bot.cli.test_runs import CliService
-from tests.bot.features.host_lists.test_actions import make_host
+from tests.bot.features.host_lists.test_actions import STEP_UP_RULES, make_host
 from tests.bot.harness import Harness
 from tests.bot.slack.chat import Chat
 
@@ -32,6 +32,27 @@ def test_list_is_proposed_shown_confirmed_and_withdrawn(cli_service: CliService,
     confirmed = cli_service.type("olga", "host-list", "confirm", number, digest[:10])
     assert "confirmed by olga" in confirmed.stdout
     assert "open" not in cli_service.type("olga", "host-list", "list").stdout
+
+
+def test_terminal_names_the_page_where_a_second_factor_is_required(
+    cli_service: CliService, tmp_path: Path
+):
+    rules = cli_service.directory / "policy" / "policy.cedar"
+    before = rules.read_text()
+    rules.write_text(STEP_UP_RULES)
+    try:
+        file = tmp_path / "hosts.json"
+        file.write_text(json.dumps({"hosts": {"new2": make_host(area="edge")}}))
+        typed = cli_service.type("dora", "host-list", "propose", str(file), "--json")
+        proposed = json.loads(typed.stdout)
+        number, digest = str(proposed["id"]), proposed["digest"]
+        shown = cli_service.type("olga", "host-list", "show", number).stdout
+        assert f"To confirm it, with your second factor: its page, /host-lists/{number}" in shown
+        refused = cli_service.type("olga", "host-list", "confirm", number, digest)
+        assert (refused.exit_code, refused.stdout) == (4, "")
+        assert f"confirm it on its page, /host-lists/{number}" in refused.stderr
+    finally:
+        rules.write_text(before)
 
 
 def test_wrong_file_says_what_is_wrong(cli_service: CliService, tmp_path: Path):

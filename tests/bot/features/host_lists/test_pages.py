@@ -3,6 +3,7 @@
 from bot.features.host_lists.actions import HostListActions
 from bot.features.host_lists.changes import HostListFile
 from bot.features.host_lists.state import HostList
+from tests.bot.authenticator_app import enrol_app
 from tests.bot.features.host_lists.test_actions import make_host
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
@@ -28,6 +29,23 @@ def test_owner_reads_a_list_and_confirms_it(site: Site):
     done = site.send(browser, f"/host-lists/{proposed.number}/confirm", digest=proposed.digest)
     assert "Confirmed" in done.text
     assert "Confirm list" not in done.text
+
+
+def test_owner_with_a_second_factor_is_asked_for_it_before_the_button(site: Site):
+    proposed = propose(site)
+    address = f"/host-lists/{proposed.number}"
+    app, browser = enrol_app(site.harness, "olga"), site.browser("olga")
+    site.carry(browser, app.session)
+    page = browser.get(address).text
+    assert f'href="/step-up?next={address}"' in page
+    assert f"Confirm list {proposed.number}" not in page
+    answer = browser.post(f"{address}/confirm", data={"digest": proposed.digest})
+    assert (answer.status_code, answer.headers["location"]) == (303, f"/step-up?next={address}")
+    back = browser.post("/step-up/code", data={"code": app.code(), "next": address})
+    assert back.headers["location"] == address
+    assert "which you have just confirmed" in browser.get(address).text
+    done = site.send(browser, f"{address}/confirm", digest=proposed.digest)
+    assert "Confirmed." in done.text
 
 
 def test_form_of_a_list_that_was_not_read_is_refused(site: Site):
