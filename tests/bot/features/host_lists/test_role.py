@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -13,17 +14,23 @@ import pytest
 
 from bot.features.host_lists.actions import HostListActions
 from bot.features.host_lists.changes import HostListFile
+from bot.features.host_lists.state import HostList
 from bot.features.host_lists.writing import write_confirmed_lists
 from bot.hosts.live_check import check_hosts
+from bot.model.approvals import ApprovalRequirements
+from bot.model.run import State
+from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.loader import load_policy
+from bot.service import KeyturnService
 from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from runbooks import load_catalogue
 from tests.bot.harness import Harness
 from tests.playground.ansible import BareHost, write_ansible_inventory
 from tests.playground.daemon import root
+from tests.playground.enrolled_service import TouchFile, create_keys
 from tests.playground.keys import KeyPair, make_key
-from tests.policies import write_policy
+from tests.policies import give_signing_key, write_policy
 
 ROLES = Path(__file__).parents[4] / "deploy" / "ansible" / "roles"
 BIN = Path(sys.executable).parent
@@ -128,16 +135,11 @@ _COUNT = 300 if _IS_CHAOS else 1
 @pytest.mark.timeout(3600)
 def test_hosts_of_the_role_are_enrolled_by_one_confirmation(harness: Harness, tmp_path: Path):
     policy = harness.policies.path
-    actions = harness.service.bind(HostListActions)
     with RolePlay(tmp_path, policy, count=_COUNT).started() as play:
         play.login_key.write(policy / "keys" / "keyturn")
         play.reader_key.write(policy / "keys" / "keyturn-read")
         _expect_success(play.recap(play.run()), count=_COUNT)
-        listed = HostListFile.model_validate_json(play.listed.read_text())
-        proposed = actions.propose(listed, person="dora")
-        assert proposed.summary == f"{_COUNT} added"
-        actions.confirm(proposed.number, person="olga", digest=proposed.digest)
-        assert write_confirmed_lists(harness.database, harness.policies, policy) == {}
+        assert _confirm_list(harness, play).summary == f"{_COUNT} added"
         inventory = load_policy(policy).inventory
         names = list(play.hosts)
         assert {name: inventory[name].host_key for name in names} == {
@@ -152,6 +154,76 @@ def test_hosts_of_the_role_are_enrolled_by_one_confirmation(harness: Harness, tm
         assert len(checks) == _COUNT
         if not _IS_CHAOS:
             _check_rights(play)
+
+
+@pytest.mark.skipif(not _IS_CHAOS, reason="a long campaign: make chaos")
+def test_hosts_of_the_role_that_check_signatures_run_what_two_people_signed(
+    harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    policy = harness.policies.path
+    keys = create_keys(tmp_path)
+    for person in ("dora", "olga"):
+        give_signing_key(policy, person, keys[person].line)
+    with RolePlay(tmp_path, policy, count=1).started() as play:
+        play.login_key.write(policy / "keys" / "keyturn")
+        play.reader_key.write(policy / "keys" / "keyturn-read")
+        _expect_success(play.recap(play.run(keyturn_rights="signatures")), count=1)
+        assert play.recap(play.run(keyturn_rights="signatures"))["farm1"]["changed"] == 0
+        _confirm_list(harness, play)
+        sudo = play.look(
+            "farm1", "sudo -n /usr/bin/touch /etc/unsigned", "keyturn", play.login_key
+        )
+        assert sudo == ""
+        with _open_service(harness) as service:
+            run = service.request(TouchFile.model_validate({"host": "farm1", "file": _MADE}))
+            assert run.state is State.PENDING, run.summary
+            assert run.plan is not None
+            dora, olga = (keys[one].sign(run.plan.document.encode()) for one in ("dora", "olga"))
+            service.service.sign_request(run.id, person="dora", digest=run.digest, signature=dora)
+            service.service.approve_run(run.id, person="olga", digest=run.digest, signature=olga)
+            service.run_queued_work()
+            done = service.get_run(run.id)
+            assert done.state is State.SUCCEEDED, done.summary
+            assert play.look("farm1", f"ls {_MADE}") == f"{_MADE}\n"
+
+            # A Keyturn without its own check sends it all the same.
+            real = Policy.get_request_ruling
+
+            def ask_no_one(policy: Policy, request: PolicyRequest) -> Ruling:
+                return replace(real(policy, request), requirements=ApprovalRequirements())
+
+            monkeypatch.setattr(Policy, "get_request_ruling", ask_no_one)
+            other = f"{_MADE}-unsigned"
+            run = service.request(TouchFile.model_validate({"host": "farm1", "file": other}))
+            assert run.state is State.FAILED
+            assert "needs the signatures of 2 people, and has those of no one" in run.summary
+            assert play.look("farm1", f"ls {other}") == ""
+
+
+_MADE = "/etc/made-by-keyturn"
+
+
+def _confirm_list(harness: Harness, play: RolePlay) -> HostList:
+    """Let two people stand behind the list of the role, and write it."""
+    actions, policy = harness.service.bind(HostListActions), harness.policies.path
+    listed = HostListFile.model_validate_json(play.listed.read_text())
+    proposed = actions.propose(listed, person="dora")
+    actions.confirm(proposed.number, person="olga", digest=proposed.digest)
+    assert write_confirmed_lists(harness.database, harness.policies, policy) == {}
+    return proposed
+
+
+@contextmanager
+def _open_service(harness: Harness) -> Generator[Harness]:
+    """Start a service that reaches the hosts of the inventory, with the database of another."""
+    policy = harness.policies.path
+    fleet = Fleet(load_policy(policy).inventory, SshPool(policy))
+    runbooks = {**harness.context.runbooks, TouchFile.words: TouchFile}
+    context = replace(harness.context, fleet=fleet, runbooks=runbooks)
+    try:
+        yield replace(harness, service=KeyturnService(context), context=context)
+    finally:
+        fleet.close()
 
 
 def _expect_success(counts: Mapping[str, Mapping[str, int]], *, count: int) -> None:
