@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from bot.db.database import Transaction
 from bot.features.setup.rows import FirstRuns, read_first_runs
@@ -48,7 +49,7 @@ def list_steps(
             base_url.startswith("https://"),
             "Put a proxy with TLS in front (`installation.md` has nginx and Caddy), set this in "
             "`/etc/keyturn/keyturn.env` and restart. Until then these pages open on the server "
-            "only, and a tunnel of SSH brings them to you.",
+            f"only, or through a tunnel: `ssh -L {_describe_tunnel(base_url)} YOU@SERVER`.",
             "KEYTURN_BASE_URL=https://keyturn.example.com",
             can_wait=True,
         ),
@@ -69,6 +70,13 @@ def list_steps(
             label="Choose a change",
         ),
     ]
+
+
+def _describe_tunnel(base_url: str) -> str:
+    """Return what ssh -L takes to bring the pages to the same address elsewhere."""
+    place = urlsplit(base_url)
+    port = place.port or 8080
+    return f"{port}:{place.hostname or '127.0.0.1'}:{port}"
 
 
 def _build_people_step(policy: Policy) -> SetupStep:

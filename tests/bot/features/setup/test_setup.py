@@ -67,6 +67,11 @@ def test_steps_name_what_is_missing_here(site: Site):
     assert "Add a host: `keyturn inventory enrol" in find_in_doctor(site)[0]
 
 
+def test_address_without_tls_comes_with_the_tunnel_to_it(site: Site):
+    local = create_site(site.harness, "http://127.0.0.1:8099")
+    assert "ssh -L 8099:127.0.0.1:8099 YOU@SERVER" in local.browser("dora").get("/setup").text
+
+
 def test_address_with_tls_is_a_step(site: Site):
     secure = create_site(site.harness, "https://keyturn.test")
     assert read_steps(secure)[2] == ("Let others reach these pages", "Done")
