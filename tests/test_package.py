@@ -109,6 +109,9 @@ def test_debian_package_has_the_service_and_no_compiled_file(unpacked: Path):
     assert (site / "other.py").exists()
     assert not [*unpacked.rglob("*.pyc")]
     assert (unpacked / "usr/share/doc/keyturn/keyturn.cdx.json").stat().st_size
+    ansible = unpacked / "usr/share/keyturn/ansible"
+    assert (ansible / "roles/keyturn_host/tasks/main.yml").exists()
+    assert (ansible / "plugins/modules/keyturn_run.py").exists()
     completion = unpacked / "usr/share/bash-completion/completions/keyturn"
     assert "_KEYTURN_COMPLETE=bash_complete" in completion.read_text()
     for path in unpacked.rglob("*"):

@@ -17,6 +17,7 @@ import pytest
 
 from tests.bare.bare_root import BareRoot, Stopwatch
 from tests.playground.haproxy import Haproxy
+from tests.playground.keys import make_key
 from tests.playground.sshd import Sshd
 
 ROOT = Path(__file__).parents[2]
@@ -85,10 +86,13 @@ def test_package_leads_from_a_bare_debian_to_the_first_approved_change(debian: B
         port = str(find_port())
         settings = debian.root / "etc/keyturn/keyturn.env"
         settings.write_text(f"{settings.read_text()}KEYTURN_PORT={port}\n")
+        token = make_scim_token(debian)
         command, variables = read_start_of_unit(debian)
         service = debian.begin(*command, **variables)
         await_service(f"http://127.0.0.1:{port}")
         watch.say("3. systemctl enable --now keyturn")
+        check_programs_for_ansible(debian)
+        check_providers_and_agents(f"http://127.0.0.1:{port}", token)
         with sign_in(debian, "olga") as browser:
             watch.say("   keyturn sign-in, and the page Set up")
             walk_to_the_first_change(debian, watch, host, haproxy, browser)
@@ -96,6 +100,37 @@ def test_package_leads_from_a_bare_debian_to_the_first_approved_change(debian: B
         _, errors = service.communicate(timeout=60)
         assert "Traceback" not in errors, errors
     remove_and_purge(debian, package)
+
+
+def make_scim_token(debian: BareRoot) -> str:
+    """Type what docs/people.md says, but for the restart."""
+    page = (debian.root / "usr/share/doc/keyturn/people.md").read_text()
+    _, _, lines = page.partition("make a token of its own")[2].partition("```\n")
+    typed = lines.partition("```")[0].replace("systemctl restart keyturn", "")
+    succeed(debian.inside("sh", "-ec", typed))
+    return (debian.root / "etc/keyturn/scim.token").read_text().strip()
+
+
+def check_providers_and_agents(address: str, token: str) -> None:
+    """Check that the package has what they are served by."""
+    authorization = {"Authorization": f"Bearer {token}"}
+    users = httpx2.get(f"{address}/scim/v2/Users", headers=authorization)
+    assert (users.status_code, users.json()["totalResults"]) == (200, 0)
+    assert httpx2.post(f"{address}/mcp", json={}).status_code == 401
+
+
+def check_programs_for_ansible(debian: BareRoot) -> None:
+    """As root, as the role does it: beside a play that only root can write."""
+    hosts = {"web9": {"address": "192.0.2.9", "host_key": make_key().public, "area": "edge"}}
+    place = debian.root / "srv/keyturn-hosts"
+    place.mkdir()
+    (place / "keyturn-hosts.json").write_text(json.dumps({"hosts": hosts}))
+    settings = {"KEYTURN_SETTINGS": "/etc/keyturn/keyturn.env"}
+    words = ("keyturn-hosts.json", "keyturn-programs", "--json")
+    program = ("/opt/keyturn/bin/keyturn", "host-list", "programs", *words)
+    command = ("env", "--chdir=/srv/keyturn-hosts", *program)
+    assert json.loads(succeed(debian.inside(*command, **settings)))["changed"] == ["web9.sh"]
+    assert (place / "keyturn-programs/web9.sh").stat().st_size
 
 
 def find_port() -> int:
