@@ -40,6 +40,8 @@ from connectors.ssh_pool import SshPool
 from runbooks import load_usable_catalogue
 
 _NEWEST_ENTRIES = 500
+# Where neither is, there is no policy yet.
+_FIRST_FILES = ("people.yaml", "policy.cedar")
 _KEYS = {
     "changelog.key": "signing key",
     "secrets.key": "second-factor key",
@@ -361,9 +363,10 @@ def _load_policy(installation: Installation) -> Policy | CheckResult:
         check_access(installation.policy, list_trusted_owners(installation.data))
         return load_policy(installation.policy)
     except NoPolicyError as error:
+        is_new = not any((installation.policy / name).exists() for name in _FIRST_FILES)
+        command = "keyturn init" if is_new else "keyturn policy check"
         return create_error_result(
-            "policy",
-            f"{error} (Keyturn refuses everything until it is valid: run keyturn policy check)",
+            "policy", f"{error} (Keyturn refuses everything until it is valid: run {command})"
         )
 
 

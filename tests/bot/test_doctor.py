@@ -386,6 +386,11 @@ def test_doctor_reports_a_witness_path_that_is_a_directory(clinic: Clinic):
     assert (finding.level, "set a file in it" in finding.message) == ("error", True)
 
 
+def test_doctor_says_how_a_policy_begins(clinic: Clinic, tmp_path: Path):
+    clinic.set(POLICY=str(tmp_path))
+    assert "run keyturn init)" in clinic.about("policy").message
+
+
 def test_doctor_reports_an_invalid_policy_and_continues_with_other_checks(clinic: Clinic):
     (clinic.place / "policy" / "policy.cedar").write_text("permit (everything);")
     assert "keyturn policy check" in clinic.about("policy").message

@@ -107,7 +107,7 @@ def needs_factor(tx: Transaction, policy: Policy, person: str) -> bool:
     """Return whether a person confirms lists with their second factor.
 
     A list lets Keyturn log in to hundreds of hosts. So everyone does where a rule of the policy
-    requires a second factor for anything, and whoever has one does everywhere.
+    requires a second factor for anything, and a person who has one does everywhere.
     """
     return policy.can_require_second_factor or has_any_valid_factor(tx, policy, person)
 

@@ -47,7 +47,8 @@ def list_steps(
         SetupStep(
             "Let others reach these pages",
             base_url.startswith("https://"),
-            "Put a proxy with TLS in front (`installation.md` has nginx and Caddy), set this in "
+            "Put a proxy with TLS in front (nginx and Caddy are in "
+            "`/usr/share/doc/keyturn/installation.md`), set this in "
             "`/etc/keyturn/keyturn.env` and restart. Until then these pages open on the server "
             f"only, or through a tunnel: `ssh -L {_describe_tunnel(base_url)} YOU@SERVER`.",
             "KEYTURN_BASE_URL=https://keyturn.example.com",

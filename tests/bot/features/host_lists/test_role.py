@@ -156,6 +156,7 @@ def test_hosts_of_the_role_are_enrolled_by_one_confirmation(harness: Harness, tm
             _check_rights(play)
 
 
+@pytest.mark.timeout(3600)
 @pytest.mark.skipif(not _IS_CHAOS, reason="a long campaign: make chaos")
 def test_hosts_of_the_role_that_check_signatures_run_what_two_people_signed(
     harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
