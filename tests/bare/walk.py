@@ -50,7 +50,7 @@ def read_start_of_unit(debian: BareRoot) -> tuple[list[str], dict[str, str]]:
 
 
 def await_service(address: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while True:
         try:
             if httpx2.get(f"{address}/readyz").status_code == 200:
@@ -114,9 +114,9 @@ def make_scim_token(debian: BareRoot) -> str:
 def check_providers_and_agents(address: str, token: str) -> None:
     """Check that the package has what they are served by."""
     authorization = {"Authorization": f"Bearer {token}"}
-    users = httpx2.get(f"{address}/scim/v2/Users", headers=authorization)
+    users = httpx2.get(f"{address}/scim/v2/Users", headers=authorization, timeout=60)
     assert (users.status_code, users.json()["totalResults"]) == (200, 0)
-    assert httpx2.post(f"{address}/mcp", json={}).status_code == 401
+    assert httpx2.post(f"{address}/mcp", json={}, timeout=60).status_code == 401
 
 
 def check_programs_for_ansible(debian: BareRoot) -> None:
@@ -144,7 +144,7 @@ def sign_in(debian: BareRoot, person: str) -> Generator[httpx2.Client]:
     """Open the pages by the link that the terminal prints, as without Slack."""
     link = succeed(debian.inside("keyturn", "sign-in", person)).strip()
     origin = link.partition("/sign-in/")[0]
-    with httpx2.Client(base_url=origin, headers={"Origin": origin}) as browser:
+    with httpx2.Client(base_url=origin, headers={"Origin": origin}, timeout=60) as browser:
         assert browser.post(link).status_code == 303
         yield browser
 
