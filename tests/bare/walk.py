@@ -125,11 +125,11 @@ def check_programs_for_ansible(debian: BareRoot) -> None:
     place = debian.root / "srv/keyturn-hosts"
     place.mkdir()
     (place / "keyturn-hosts.json").write_text(json.dumps({"hosts": hosts}))
-    settings = {"KEYTURN_SETTINGS": "/etc/keyturn/keyturn.env"}
     words = ("keyturn-hosts.json", "keyturn-programs", "--json")
     program = ("/opt/keyturn/bin/keyturn", "host-list", "programs", *words)
     command = ("env", "--chdir=/srv/keyturn-hosts", *program)
-    assert json.loads(succeed(debian.inside(*command, **settings)))["changed"] == ["web9.sh"]
+    written = debian.inside(*command, KEYTURN_SETTINGS="/etc/keyturn/keyturn.env")
+    assert json.loads(succeed(written))["changed"] == ["web9.sh"]
     assert (place / "keyturn-programs/web9.sh").stat().st_size
 
 
