@@ -116,4 +116,19 @@ _NOTES = """\
 * *One check* and *one change* go over the API to one host with an open connection.
 * A change reads each host, plans, runs a step, and reads again. The step is recorded on the host,
   so that it runs once.
+* A check over many hosts: SSH alone is as fast as Go's. Policy, plan, stored output and four
+  writes for each host, one after the other in Python, are the rest: 1.6 ms of the processor a
+  command at 400 hosts. The ratios to OpenSSH and Ansible follow from it. A child run is stored
+  with its request and not with its result, so that after a crash it is known which hosts were to
+  be read.
+* An approved change commits five times, each before the next: the approval, the claim, the intent,
+  the outcome, the proof. None may be left out.
+* A change in waves sends each host three commands, one after the other, where a check sends one:
+  it reads, runs the step and reads again. And three waves wait for one another.
+* Durable appends: each entry is bound to the one before, so that writers take turns, and each
+  waits for the disk.
+* A page of the change log has fifty entries and two thousand escaped values: of its time four
+  fifths are Jinja's.
+* A start with chat imports 2,000 modules. The libraries hold 94 MB with chat, and Keyturn's own
+  modules with routes, pages and runbooks 53 MB.
 """
