@@ -12,9 +12,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from scim2_client.engines.httpx2 import SyncSCIMClient
-from scim2_tester import check_server
-from scim2_tester.utils import Status
 
 from bot.audit import change_log
 from bot.features.scim.server import MEDIA_TYPE
@@ -111,6 +108,11 @@ def assert_refused(answer: httpx2.Response, status: int, scim_type: str | None =
 
 @pytest.mark.timeout(240)
 def test_scim2_tester_finds_nothing_wrong(client: httpx2.Client, service: Service) -> None:
+    # To import them takes seconds, in each process that collects the tests.
+    from scim2_client.engines.httpx2 import SyncSCIMClient
+    from scim2_tester import check_server
+    from scim2_tester.utils import Status
+
     headers = {"Authorization": f"Bearer {TOKEN}"}
     with httpx2.Client(
         base_url=f"{service.address}/scim/v2", headers=headers, timeout=60
