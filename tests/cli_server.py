@@ -20,6 +20,7 @@ import sys
 import termios
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 import bot
@@ -89,8 +90,9 @@ def _run_command(
         os.close(stream)
     if os.isatty(0):
         _take_terminal()
-    # The environment may name runbooks of an installation's own.
-    load_catalogue.cache_clear()
+    # They may name runbooks of an installation's own; without any, the catalogue is the same.
+    if "KEYTURN_RUNBOOKS" in env or Path(".env").exists():
+        load_catalogue.cache_clear()
     sys.argv = ["keyturn", *words]
     status = None
 
