@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from bot.model.signing import create_signing_key, load_signing_key
+from runbooks._own_files import OwnRunbookError, read_own_files
 from tests.cli_process import run_command
 from tests.policies import write_policy
 from tests.runbooks.pages import CHANGE
@@ -198,13 +199,30 @@ def test_version_of_a_custom_runbook_includes_its_connectors(custom_directory: P
     ],
 )
 def test_custom_runbook_with_an_error_is_reported_by_file_and_line(
-    custom_directory: Path, keyturn: Keyturn, file: str, text: str, why: str
+    custom_directory: Path, setting: None, file: str, text: str, why: str
 ):
     _write(custom_directory / file, text)
-    _check_one_line(keyturn("runbooks"), why)
+    error = _get_error()
+    assert why in error
+    assert "\n" not in error
 
 
-@pytest.mark.parametrize("words", [["policy", "check"], ["greeting", "show", "web1"]])
+@pytest.fixture
+def setting(custom_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process read the directory, as each command does."""
+    monkeypatch.setenv("KEYTURN_RUNBOOKS", str(custom_directory))
+
+
+def _get_error() -> str:
+    """Return why the files of the directory are not used."""
+    with pytest.raises(OwnRunbookError) as caught:
+        read_own_files()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "words", [["runbooks"], ["policy", "check"], ["greeting", "show", "web1"]]
+)
 def test_each_command_that_reads_custom_runbooks_reports_the_error(
     custom_directory: Path, keyturn: Keyturn, words: list[str]
 ):
@@ -355,14 +373,12 @@ def test_forged_log_entry_loads_no_custom_runbook(
 
 @pytest.mark.parametrize("linked", ["runbooks/greeting_show.py", "runbooks", "connectors"])
 def test_symbolic_link_inside_the_directory_is_refused(
-    custom_directory: Path, keyturn: Keyturn, tmp_path: Path, linked: str
+    custom_directory: Path, setting: None, tmp_path: Path, linked: str
 ):
     place = custom_directory / linked
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
-    result = keyturn("runbooks")
-    assert result.returncode == 1
-    assert f"{place} is a symbolic link: put the file or directory itself there" in result.stderr
+    assert f"{place} is a symbolic link: put the file or directory itself there" in _get_error()
 
 
 def test_link_to_the_directory_is_followed_unless_others_can_exchange_it(
@@ -379,29 +395,27 @@ def test_link_to_the_directory_is_followed_unless_others_can_exchange_it(
 
 @pytest.mark.parametrize("path", ["..", ".", "runbooks", "runbooks/greeting_show.py"])
 def test_custom_runbook_that_others_may_write_is_not_run(
-    custom_directory: Path, keyturn: Keyturn, path: str
+    custom_directory: Path, setting: None, path: str
 ):
     place = custom_directory / path
     place.chmod(place.stat().st_mode | 0o020)
-    result = keyturn("runbooks")
-    assert result.returncode == 1
-    assert "is writable by others: chmod go-w it" in result.stderr
+    assert "is writable by others: chmod go-w it" in _get_error()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_custom_runbook_of_another_owner_is_not_run(custom_directory: Path, keyturn: Keyturn):
+def test_custom_runbook_of_another_owner_is_not_run(custom_directory: Path, setting: None):
     os.chown(custom_directory / "runbooks" / "greeting_show.py", 65534, 65534)
-    assert "belongs neither to root nor to Keyturn" in keyturn("runbooks").stderr
+    assert "belongs neither to root nor to Keyturn" in _get_error()
 
 
 def test_missing_or_empty_directory_of_custom_runbooks_is_refused(
-    custom_directory: Path, keyturn: Keyturn, tmp_path: Path
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    gone = keyturn("runbooks", KEYTURN_RUNBOOKS=str(tmp_path / "gone"))
-    assert "No such file or directory" in gone.stderr
+    monkeypatch.setenv("KEYTURN_RUNBOOKS", str(tmp_path / "gone"))
+    assert "No such file or directory" in _get_error()
     (tmp_path / "empty").mkdir(mode=0o755)
-    empty = keyturn("runbooks", KEYTURN_RUNBOOKS=str(tmp_path / "empty"))
-    assert "has no module in runbooks/ or connectors/" in empty.stderr
+    monkeypatch.setenv("KEYTURN_RUNBOOKS", str(tmp_path / "empty"))
+    assert "has no module in runbooks/ or connectors/" in _get_error()
 
 
 def test_custom_runbooks_are_completed_in_a_shell(custom_directory: Path, tmp_path: Path):
