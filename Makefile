@@ -156,10 +156,9 @@ pictures: setup system assets ## Make the screenshots in docs/pictures from a ru
 docs: setup ## Write the reference of commands, API and entries of the change log
 	exec $(BIN)/python -m tests.docs
 
-# Tests wait for daemons half of the time, so there are two workers per core, and one more. The
-# fixtures of a file are made once, and the longest files start first, in the order of
-# tests/conftest.py.
-WORKERS := -n $(shell echo $$(( $$(nproc) * 2 + 1 )))
+# Tests wait for daemons a third of the time, so there are two workers per core. The fixtures of a
+# file are made once, and the longest files start first, in the order of tests/conftest.py.
+WORKERS := -n $(shell echo $$(( $$(nproc) * 2 )))
 TOGETHER := $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The workers below start at the same time, and each would compile all tests. They report what
@@ -199,8 +198,10 @@ conformance: setup ## Have litewitness (torchwood) and fsck (Tessera) judge a lo
 # or broken disk, the answer to each commit of a run in turn is lost, the clock jumps for ten years,
 # hosts fall silent or hang up at every byte of a handshake, a change on probation is broken off at
 # every step, Ansible's role sets up 300 hosts that one list enrols, each feature is deleted in a copy
-# in which the tests of all else run, pages of runs are rendered light and dark at every width, and
-# axe judges the contrast of each page in the dark, too.
+# in which the tests of all else run, each script of a probation is killed after each command in
+# each shell, every way is tried to change an enrolled host and every hostile text on every page, the
+# API gets every value of note, and pages of runs of every kind are rendered light and dark at every
+# width and judged by axe, contrast too.
 # It takes about 50 minutes on two cores, and prints a summary at the end.
 CHAOS ?= 1000
 
@@ -212,8 +213,10 @@ chaos: setup system assets schemas ## Try 1,000 event orders and races, kill -9,
 		tests/chaos tests/bot/test_state_machine.py tests/bot/test_replicas.py \
 		tests/bot/workflow/test_sequences.py tests/connectors/test_silence.py \
 		tests/connectors/test_hostile.py tests/acceptance/test_probation_real.py \
+		tests/connectors/test_probation_scripts.py tests/connectors/test_sudo.py \
 		tests/acceptance/test_rebuild_real.py tests/acceptance/test_*_in_browser.py \
-		tests/acceptance/test_accessible_*.py \
+		tests/acceptance/test_accessible_*.py tests/acceptance/test_pages_without_scripts.py \
+		tests/bot/web/test_hostile_text.py tests/bot/api/test_schema.py \
 		tests/bot/features/host_lists/test_role.py tests/test_features.py tests/guarantee $(ARGS)
 
 # Filling the databases takes long: KEEP=DIR keeps them for the next run (22 GB).

@@ -254,7 +254,7 @@ class Requesters:
                 return
             if run["state"] == "pending":
                 caller.approve(number, run["digest"])
-            self._stopped.wait(0.05)
+            self._stopped.wait(0.2)
 
     def approve(self, runs: Iterable[Run]) -> None:
         """Approve runs whose requester has stopped, or never learnt their number."""
