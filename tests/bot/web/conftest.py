@@ -1,5 +1,5 @@
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +12,9 @@ from bot.db.database import Database
 from bot.features import load_pages
 from bot.web import WebDependencies, build_app
 from bot.web.stream_slots import StreamLimits, StreamSlots
-from tests.bot.harness import Harness
+from tests.bot.harness import Harness, open_harness
 from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import add_sample_runs
 
 ORIGIN = "http://keyturn.test"
 
@@ -98,3 +99,13 @@ def site(harness: Harness) -> Generator[Site]:
     yield site
     for browser in site.browsers:
         browser.close()
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Site, Mapping[str, int]]]:
+    """Pages with a run of each kind, and their numbers, for tests of a module that only read."""
+    with open_harness(tmp_path_factory.mktemp("harness")) as harness:
+        site = create_site(harness)
+        yield site, add_sample_runs(site.database)
+        for browser in site.browsers:
+            browser.close()

@@ -3,6 +3,7 @@
 import csv
 import io
 import re
+from collections.abc import Mapping
 
 import pytest
 from fastapi.testclient import TestClient
@@ -108,9 +109,9 @@ def test_runs_page_links_back_to_the_newest_runs(site: Site) -> None:
     ],
 )
 def test_runs_filters_select_the_matching_runs(
-    site: Site, query: str, expected: set[str] | None
+    seen: tuple[Site, Mapping[str, int]], query: str, expected: set[str] | None
 ) -> None:
-    shown = add_sample_runs(site.database)
+    site, shown = seen
     listed = numbers(site.browser("dora").get(f"/runs?{query}").text)
     names = {name for name, number in shown.items() if number in listed}
     assert names == (set(shown) if expected is None else expected)
@@ -158,18 +159,19 @@ def test_time_zone_without_a_time_filter_is_left_out_of_links(site: Site) -> Non
     ],
 )
 def test_invalid_runs_filter_is_reported_and_shows_no_runs(
-    site: Site, query: str, words: str
+    seen: tuple[Site, Mapping[str, int]], query: str, words: str
 ) -> None:
-    add_sample_runs(site.database)
-    answer = site.browser("dora").get(f"/runs?{query}")
+    answer = seen[0].browser("dora").get(f"/runs?{query}")
     assert answer.status_code == 200
     assert words in Page(answer.text).text
     assert numbers(answer.text) == []
 
 
 @pytest.mark.parametrize("before", ["x", "-1", "0", "9" * 30, "%00", "١"])
-def test_invalid_runs_page_position_is_ignored(site: Site, before: str) -> None:
-    add_sample_runs(site.database)
+def test_invalid_runs_page_position_is_ignored(
+    seen: tuple[Site, Mapping[str, int]], before: str
+) -> None:
+    site, _ = seen
     assert site.browser("dora").get(f"/runs?before={before}").status_code == 200
 
 

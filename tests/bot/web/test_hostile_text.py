@@ -2,6 +2,7 @@
 
 import os
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
@@ -196,9 +197,11 @@ def test_without_html_escaping_hostile_markup_reaches_the_page(
 
 
 @pytest.mark.parametrize("exhibit", ["pending", "succeeded", "unknown", "checked", "running"])
-def test_run_pages_have_valid_markup_unique_ids_and_labels(site: Site, exhibit: str) -> None:
-    number = add_sample_runs(site.database)[exhibit]
-    page = Page(site.browser("olga").get(f"/runs/{number}").text)
+def test_run_pages_have_valid_markup_unique_ids_and_labels(
+    seen: tuple[Site, Mapping[str, int]], exhibit: str
+) -> None:
+    site, numbers = seen
+    page = Page(site.browser("olga").get(f"/runs/{numbers[exhibit]}").text)
     assert page.strange == []
     assert len(page.ids) == len(set(page.ids))
     assert page.unlabelled == []
@@ -207,10 +210,9 @@ def test_run_pages_have_valid_markup_unique_ids_and_labels(site: Site, exhibit: 
 @pytest.mark.parametrize("path", ["/", "/runs", "/changelog", "/runs?host=gone1"])
 @pytest.mark.parametrize("person", ["olga", ""])
 def test_list_pages_have_valid_markup_unique_ids_and_labels(
-    site: Site, path: str, person: str
+    seen: tuple[Site, Mapping[str, int]], path: str, person: str
 ) -> None:
-    add_sample_runs(site.database)
-    page = Page(site.browser(person).get(path).text)
+    page = Page(seen[0].browser(person).get(path).text)
     assert page.strange == []
     assert len(page.ids) == len(set(page.ids))
     assert page.unlabelled == []
