@@ -70,8 +70,6 @@ STATES = (
     "/runbooks/form?runbook=abusers+clear&host=lb1",
     "/schedules/1",
     "/drift/1",
-    "/freezes",
-    "/host-lists",
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=@daily",
     "/schedules/new?name=x&request=zfs+pools+nas1&cron=often",
     "/runs/compare?a=2&b=6",
