@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.features.importing import changes, shell_lines
+from bot.features.importing import changes, file_changes, shell_lines
 from bot.features.importing.ansible_modules import MODULES, Given
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear, make_name, mark
 from bot.features.importing.pages import Imported, Pages, make_fields
@@ -513,7 +513,7 @@ def _carry_guarded(
 
     def carry(draft: Draft) -> None:
         path = creates or removes
-        changes.carry_file(draft, origin, path, {})
+        file_changes.carry_file(draft, origin, path, {})
         _, _, guard = draft.steps.pop()
         when = guard["when"] if creates else guard["when"].replace("==", "!=")
         shell_lines.carry_blind(draft, origin, code, root=root, problems=problems)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from bot.features.importing import changes
+from bot.features.importing import changes, file_changes
 from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 from bot.features.importing.sources import (
     SourceError,
@@ -126,7 +126,7 @@ def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear("it inserts the line at a place within the file")
     if any(attributes.values()):
         raise Unclear("it sets the mode or the owner of the file too")
-    changes.carry_line(draft, origin, path, line, pattern=pattern, present=present)
+    file_changes.carry_line(draft, origin, path, line, pattern=pattern, present=present)
 
 
 def _carry_copy(draft: Draft, origin: Origin, given: Given) -> None:
@@ -137,7 +137,7 @@ def _carry_copy(draft: Draft, origin: Origin, given: Given) -> None:
     if source:
         content = given.read_file("files", source)
         path = f"{path}{Path(source).name}" if path.endswith("/") else path
-    changes.carry_content(draft, origin, path, content, attributes)
+    file_changes.carry_content(draft, origin, path, content, attributes)
 
 
 def _carry_template(draft: Draft, origin: Origin, given: Given) -> None:
@@ -150,7 +150,7 @@ def _carry_template(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear("it is a template with comments")
     content = given.fill(content)
     path = f"{path}{Path(source).stem}" if path.endswith("/") else path
-    changes.carry_content(draft, origin, path, content, attributes)
+    file_changes.carry_content(draft, origin, path, content, attributes)
 
 
 def _carry_sysctl(draft: Draft, origin: Origin, given: Given) -> None:
@@ -164,7 +164,7 @@ def _carry_sysctl(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear("it leaves the kernel as it is")
     changes.carry_sysctl(draft, origin, name, value)
     pattern = f"^ *{re.escape(name)} *="
-    changes.carry_line(draft, origin, file, f"{name}={value}", pattern=pattern)
+    file_changes.carry_line(draft, origin, file, f"{name}={value}", pattern=pattern)
 
 
 def _carry_file(draft: Draft, origin: Origin, given: Given) -> None:
@@ -176,15 +176,15 @@ def _carry_file(draft: Draft, origin: Origin, given: Given) -> None:
     given.refuse_rest()
     match state:
         case "directory":
-            changes.carry_directory(draft, origin, path, attributes)
+            file_changes.carry_directory(draft, origin, path, attributes)
         case "touch":
-            changes.carry_file(draft, origin, path, attributes)
+            file_changes.carry_file(draft, origin, path, attributes)
         case "absent":
-            changes.carry_removal(draft, origin, path, whole=True)
+            file_changes.carry_removal(draft, origin, path, whole=True)
         case "link" if not any(attributes.values()):
-            changes.carry_link(draft, origin, path, target)
+            file_changes.carry_link(draft, origin, path, target)
         case "file" if any(attributes.values()):
-            changes.carry_attributes(draft, origin, path, attributes)
+            file_changes.carry_attributes(draft, origin, path, attributes)
         case _:
             raise Unclear(f"the state {state[:40]} is not read")
 

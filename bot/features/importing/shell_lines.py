@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.features.importing import changes
+from bot.features.importing import changes, file_changes
 from bot.features.importing.drafts import Draft, Origin, Unclear, mark, show_marks
 from runbooks._declared_commands import make_script
 from runbooks._declared_reads import refuse_change
@@ -153,7 +153,9 @@ def _understand_mkdir(rest: Sequence[str]) -> list[Meaning] | None:
     if split is None or not split[1]:
         return None
     return [
-        Meaning(lambda draft, origin, each=each: changes.carry_directory(draft, origin, each, {}))
+        Meaning(
+            lambda draft, origin, each=each: file_changes.carry_directory(draft, origin, each, {})
+        )
         for each in split[1]
     ]
 
@@ -162,7 +164,7 @@ def _understand_touch(rest: Sequence[str]) -> list[Meaning] | None:
     if not rest or any(word.startswith("-") for word in rest):
         return None
     return [
-        Meaning(lambda draft, origin, each=each: changes.carry_file(draft, origin, each, {}))
+        Meaning(lambda draft, origin, each=each: file_changes.carry_file(draft, origin, each, {}))
         for each in rest
     ]
 
@@ -174,7 +176,7 @@ def _understand_rm(rest: Sequence[str]) -> list[Meaning] | None:
     whole = bool(set(split[0]) & {"r", "R"})
     return [
         Meaning(
-            lambda draft, origin, each=each: changes.carry_removal(
+            lambda draft, origin, each=each: file_changes.carry_removal(
                 draft, origin, each, whole=whole
             )
         )
@@ -192,7 +194,7 @@ def _understand_mode(name: str) -> Callable[[Sequence[str]], list[Meaning] | Non
             attributes = {"owner": owner, "group": group}
         return [
             Meaning(
-                lambda draft, origin, each=each: changes.carry_attributes(
+                lambda draft, origin, each=each: file_changes.carry_attributes(
                     draft, origin, each, attributes
                 )
             )
@@ -207,7 +209,7 @@ def _understand_ln(rest: Sequence[str]) -> list[Meaning] | None:
     if split is None or "s" not in split[0] or len(split[1]) != 2:
         return None
     target, path = split[1]
-    return [Meaning(lambda draft, origin: changes.carry_link(draft, origin, path, target))]
+    return [Meaning(lambda draft, origin: file_changes.carry_link(draft, origin, path, target))]
 
 
 def _understand_packages(program: str) -> Callable[[Sequence[str]], list[Meaning] | None]:

@@ -1,0 +1,355 @@
+"""Changes of files: what shows the state, the command, and the undo."""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
+from bot.features.importing.words import OWNER, run_as_root, set_pattern
+from connectors.visible_text import refuse_invisible
+from runbooks._declared_parsers import compile_pattern
+
+_PATH = re.compile("(/[A-Za-z0-9_.:@+=,%\x01\x02-]+)+/?")
+_MODE = re.compile("0?[0-7]{3,4}")
+# What Python, RE2, CEL and sed -E understand alike.
+_PATTERN = re.compile(
+    r"\^?(?:[A-Za-z0-9_ ,=:/%@\"'<>;-]|\\[.\[\]()*+?^$|/]|\\s|#|\.|[*+?]|\[[A-Za-z0-9_ ^-]+\])*\$?"
+)
+_MOST_INPUT = 8000
+_MOST_TEXT = 4000
+
+
+def carry_line(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    line: str,
+    *,
+    pattern: str = "",
+    present: bool = True,
+) -> None:
+    """Have a file contain a line, in place of one that matches the pattern; or no such line."""
+    _refuse_odd_path(path)
+    if "\x01" in path + line + pattern:
+        raise Unclear("a value of the request is a part of the line")
+    _refuse_odd_text(line)
+    if pattern and not (_PATTERN.fullmatch(pattern) and _is_pattern(pattern)):
+        raise Unclear(f"the pattern {pattern[:80]!r} may mean something else to sed")
+    name = draft.add_reading(f"lines_{path}", _read_lines(path))
+    draft.claim(f"the content of {path}", "other lines")
+    draft.claim(f"the line {line[:80]} of {path}", "there" if present else "gone")
+    wanted = draft.expression(line)
+    if not present:
+        _carry_no_line(draft, origin, path, name, pattern or f"^{_escape_ere(line)}$")
+        return
+    shown = draft.text(line)[:200]
+    draft.current.append(f"{path} has {{count({name}.size(), 'line')}}")
+    is_missing = f"!{name}.exists(row, row.line == {wanted})"
+    if pattern:
+        matches = f"{name}.filter(row, row.line.matches({draft.expression(pattern)}))"
+        found = draft.add_state(f"matching_{path}", matches)
+        is_other = f"{found}.exists(row, row.line != {wanted})"
+        is_missing = f"{found}.size() == 0 && {is_missing}"
+        draft.refuse.append(
+            {
+                "when": f"{found}.size() > 1 && {is_other}",
+                "because": f"{{{found}.size()}} lines of {path} match {draft.text(pattern)}: "
+                "leave one of them, then request this again",
+            }
+        )
+        draft.claim(f"the line of {path} that matches {pattern}", shown)
+        draft.add_step(
+            origin,
+            {
+                "title": f"Replace a line of {path} by: {shown}",
+                "when": is_other,
+                "do": _sed(path, f"/{_delimit(pattern)}/c\\{_escape_text(line)}"),
+                "no_undo": f"put the line back by hand: {{{found}[0].line}}",
+                "before": f"{{{found}[0].line}}",
+                "after": shown,
+            },
+        )
+    draft.add_step(
+        origin,
+        {
+            "title": f"Add a line to {path}: {shown}",
+            "when": is_missing,
+            "do": _sed(path, f"$a\\{_escape_text(line)}"),
+            "undo": _sed(path, f"/^{_delimit(_escape_ere(line))}$/d"),
+            "before": "no such line",
+            "after": shown,
+        },
+    )
+
+
+def _carry_no_line(draft: Draft, origin: Origin, path: str, name: str, pattern: str) -> None:
+    matches = f"row, row.line.matches({draft.expression(pattern)})"
+    draft.current.append(f"{{count({name}.filter({matches}).size(), 'line')}} of {path} match")
+    draft.add_step(
+        origin,
+        {
+            "title": f"Remove lines from {path}",
+            "when": f"{name}.exists({matches})",
+            "do": _sed(path, f"/{_delimit(pattern)}/d"),
+            "no_undo": "put the lines back by hand: "
+            f"{{join({name}.filter({matches}).map(row, row.line), ' | ')}}",
+            "before": f"{{join({name}.filter({matches}).map(row, row.line), ' | ')}}",
+            "after": "no such line",
+        },
+    )
+
+
+def _read_lines(path: str) -> dict[str, Any]:
+    return {"file": path, "root": True, "as": "lines", "pattern": "(?P<line>.*)"}
+
+
+def _sed(path: str, code: str) -> dict[str, Any]:
+    return run_as_root("/usr/bin/sed", "-E", "-i", "-e", code, path)
+
+
+def _escape_ere(text: str) -> str:
+    return re.sub(r"[][\\.^$*+?{}()|]", r"\\\g<0>", text)
+
+
+def _delimit(pattern: str) -> str:
+    """Return a pattern between slashes."""
+    return re.sub(r"(?<!\\)/", r"\/", pattern)
+
+
+def _escape_text(line: str) -> str:
+    """Return a line as the commands a and c of sed take it."""
+    return line.replace("\\", "\\\\")
+
+
+def _is_pattern(pattern: str) -> bool:
+    try:
+        return bool(compile_pattern(pattern))
+    except ValueError:
+        return False
+
+
+def carry_content(
+    draft: Draft, origin: Origin, path: str, content: str, attributes: Mapping[str, str]
+) -> None:
+    """Have a file with this content."""
+    _refuse_odd_path(path, draft)
+    if len(content) > _MOST_INPUT:
+        raise Unclear(f"the content has more than {_MOST_INPUT:,} characters")
+    draft.word(content)
+    for line in show_marks(content).split("\n"):
+        _refuse_odd_text(line)
+    shown, word = draft.text(path), draft.word(path)
+    if "\x01" in content:
+        name, is_there, after = _compare_text(draft, path, word, content)
+    else:
+        name, is_there, after = _compare_digest(draft, path, word, content)
+    draft.current.append(f"{shown} {{{is_there} ? 'is as requested' : 'has other content'}}")
+    write = {**run_as_root("/usr/bin/tee", "--", word), "stdin": draft.word(content)}
+    draft.claim(path, "a file")
+    for title, when, undo in (
+        ("Create", f'{name} == ""', {"undo": run_as_root("/usr/bin/rm", "-f", "--", word)}),
+        (
+            "Replace the content of",
+            f'{name} != "" && !{is_there}',
+            {"no_undo": "what was in the file is not kept: copy it first"},
+        ),
+    ):
+        draft.claim(f"the content of {path}", after)
+        draft.add_step(
+            origin,
+            {
+                "title": f"{title} {shown}",
+                "when": when,
+                "do": write,
+                **undo,
+                "before": f'{{{name} == "" ? "no file" : "other content"}}',
+                "after": after,
+            },
+        )
+    carry_attributes(draft, origin, path, attributes)
+
+
+def _compare_digest(draft: Draft, path: str, word: str, content: str) -> tuple[str, str, str]:
+    digest = hashlib.sha256(content.encode()).hexdigest()
+    run = ["/usr/bin/sha256sum", "--", word]
+    # Without such a file, it prints nothing and its status is 1.
+    reading = {"run": run, "root": True, "statuses": [0, 1], "as": "text"}
+    name = draft.add_reading(f"content_{path}", reading)
+    return name, f'{name}.startsWith("{digest}")', f"content with the SHA-256 {digest[:12]}"
+
+
+def _compare_text(draft: Draft, path: str, word: str, content: str) -> tuple[str, str, str]:
+    """Compare a file with text in which values of the request are."""
+    if len(content) > _MOST_TEXT:
+        raise Unclear(f"a text with values has at most {_MOST_TEXT:,} characters")
+    reading = {"file": word, "root": True, "statuses": [0, 1], "as": "text"}
+    name = draft.add_reading(f"content_{path}", reading)
+    parts = re.findall("(?:\x01[a-z0-9_]+\x02|[^\x01]){1,400}", content.rstrip("\n"))
+    wanted = [draft.add_state(f"wanted_{path}", draft.expression(part)) for part in parts]
+    return name, f"({name} == {' + '.join(wanted)})", "content with the values of the request"
+
+
+def carry_attributes(
+    draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]
+) -> None:
+    """Set the mode, owner and group of a file or directory."""
+    _refuse_odd_path(path, draft)
+    found = _read_attributes(draft, path)
+    for name, place, program, allowed in (
+        ("mode", 1, "/usr/bin/chmod", _MODE),
+        ("owner", 2, "/usr/bin/chown", OWNER),
+        ("group", 3, "/usr/bin/chgrp", OWNER),
+    ):
+        wanted = attributes.get(name, "")
+        if not wanted:
+            continue
+        if not allowed.fullmatch(wanted):
+            raise Unclear(f"the {name} {wanted[:40]!r} is not read")
+        wanted = wanted.lstrip("0") if name == "mode" else wanted
+        value = f'{found} == "" ? "{wanted}" : split({found}, ",")[{place}]'
+        pattern = "[0-7]{3,4}" if name == "mode" else "[a-z_][a-z0-9_-]*"
+        now = draft.add_state(f"{name}_{path}", {"value": value, "pattern": pattern})
+        draft.current.append(f"the {name} of {draft.text(path)} is {{{now}}}")
+        draft.claim(f"the {name} of {path}", wanted)
+        draft.add_step(
+            origin,
+            {
+                "title": f"Set the {name} of {draft.text(path)} to {wanted}",
+                "when": f'{found} == "" || {now} != "{wanted}"',
+                "do": run_as_root(program, wanted, draft.word(path)),
+                "undo": run_as_root(program, f"{{{now}}}", draft.word(path)),
+                "before": f"{{{now}}}",
+                "after": wanted,
+            },
+        )
+
+
+def _read_attributes(draft: Draft, path: str) -> str:
+    run = ["/usr/bin/stat", "-c", "%F,%a,%U,%G", draft.word(path)]
+    reading = {"run": run, "root": True, "statuses": [0, 1], "as": "text"}
+    return draft.add_reading(f"file_{path}", reading)
+
+
+def _look_for(draft: Draft, path: str) -> tuple[str, str, str]:
+    """Read whether a path is there; return the reading, the path as a text, and as a word."""
+    _refuse_odd_path(path, draft)
+    found, shown = _read_attributes(draft, path), draft.text(path)
+    draft.current.append(f"{shown} {{{found} == '' ? 'is missing' : 'is there'}}")
+    return found, shown, draft.word(path)
+
+
+def carry_directory(
+    draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]
+) -> None:
+    """Have a directory, with those above it."""
+    found, shown, word = _look_for(draft, path)
+    draft.claim(path, "a directory")
+    draft.add_step(
+        origin,
+        {
+            "title": f"Create the directory {shown}",
+            "when": f'!{found}.startsWith("directory,")',
+            "do": run_as_root("/usr/bin/mkdir", "-p", "--", word),
+            "undo": run_as_root("/usr/bin/rmdir", "--", word),
+            "before": "no such directory",
+            "after": shown,
+        },
+    )
+    carry_attributes(draft, origin, path, attributes)
+
+
+def carry_file(draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]) -> None:
+    """Have a file, empty if it is new."""
+    found, shown, word = _look_for(draft, path)
+    draft.claim(path, "a file")
+    draft.add_step(
+        origin,
+        {
+            "title": f"Create the file {shown}",
+            "when": f'{found} == ""',
+            "do": run_as_root("/usr/bin/touch", "--", word),
+            "undo": run_as_root("/usr/bin/rm", "-f", "--", word),
+            "before": "no such file",
+            "after": shown,
+        },
+    )
+    carry_attributes(draft, origin, path, attributes)
+
+
+def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> None:
+    """Remove a file; with *whole*, a directory with all that is in it too."""
+    _refuse_odd_path(path, draft)
+    if path.count("/") < 2 and not path.startswith("\x01"):
+        raise Unclear(f"{path} is at the top of the file system")
+    found, shown, word = _look_for(draft, path)
+    draft.claim(path, "nothing")
+    draft.add_step(
+        origin,
+        {
+            "title": f"Remove {shown}{', and all that is in it' if whole else ''}",
+            "when": f'{found} != ""',
+            "do": run_as_root("/usr/bin/rm", "-rf" if whole else "-f", "--", word),
+            "no_undo": "what is removed is not kept",
+            "before": f"{{{found}}}",
+            "after": "nothing at this path",
+        },
+    )
+
+
+def carry_link(draft: Draft, origin: Origin, path: str, target: str) -> None:
+    """Have a symbolic link."""
+    _refuse_odd_path(path, draft)
+    if not _PATH.fullmatch(f"/{target.lstrip('/')}") or "\x01" in target:
+        raise Unclear(f"the target {target[:80]!r} is not a plain path")
+    run = ["/usr/bin/readlink", "--", draft.word(path)]
+    reading = {"run": run, "root": True, "statuses": [0, 1], "as": "text"}
+    found = draft.add_reading(f"link_{path}", reading)
+    exists = _read_attributes(draft, path)
+    shown, word = draft.text(path), draft.word(path)
+    value = f'{found} == "" ? "{target}" : {found}'
+    pattern = "[A-Za-z0-9_./][A-Za-z0-9_./:@+=,-]*"
+    old = draft.add_state(f"target_{path}", {"value": value, "pattern": pattern})
+    draft.current.append(f"{shown} points to {{{found} == '' ? 'nothing' : {found}}}")
+    create = run_as_root("/usr/bin/ln", "-sfn", "--", target, word)
+    for title, when, undo in (
+        (
+            "Create",
+            f'{found} == "" && {exists} == ""',
+            run_as_root("/usr/bin/rm", "-f", "--", word),
+        ),
+        (
+            "Change",
+            f'{found} != "" && {found} != "{target}"',
+            run_as_root("/usr/bin/ln", "-sfn", "--", f"{{{old}}}", word),
+        ),
+    ):
+        draft.claim(path, f"a link to {target}")
+        draft.add_step(
+            origin,
+            {
+                "title": f"{title} the link {shown} to {target}",
+                "when": when,
+                "do": create,
+                "undo": undo,
+                "before": f"{{{found} == '' ? 'no link' : {found}}}",
+                "after": target,
+            },
+        )
+
+
+def _refuse_odd_path(path: str, draft: Draft | None = None) -> None:
+    if draft and path.startswith("\x01"):
+        set_pattern(draft, path.partition("\x02")[0], "/[A-Za-z0-9_./-]{1,200}")
+        path = f"/{path}"
+    if not _PATH.fullmatch(path) or "/../" in f"{path}/":
+        raise Unclear(f"{path[:80]!r} is not a plain path from /")
+
+
+def _refuse_odd_text(line: str) -> None:
+    try:
+        refuse_invisible(line)
+    except ValueError as error:
+        raise Unclear(str(error)) from None
+    if not line.isascii():
+        raise Unclear("it has other than ASCII characters, which sudo rules cannot hold")
