@@ -26,9 +26,20 @@ from bot.features.importing.sources import (
     read_bytes,
     read_yaml,
 )
+from bot.features.importing.variables import Variables, is_flag, is_known, read_variables
 from runbooks._declared_yaml import Document, KeyPath
 
 _VALUE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
+# A variable, and what it is where nothing else sets it.
+_WITH_DEFAULT = re.compile(
+    r"([A-Za-z_]\w*)\s*\|\s*default\(\s*(?:'([\w./ -]+)'|\"([\w./ -]+)\"|([0-9]+))\s*\)"
+)
+_LIST = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
+# Of Ansible's own configuration, in lib/ansible/config/base.yml.
+_CONSTANTS: Mapping[str, str] = {
+    "ansible_managed": "Ansible managed",
+    "ansible_managed | comment": "#\n# Ansible managed\n#",
+}
 # A name of its own, and neither a fact of a host nor what a loop or the inventory has.
 _SIMPLE = re.compile(r"(?!(?:ansible|group|hostvars|item|omit|role|play)(?:_|s?\b))[A-Za-z_]\w*")
 _LINES = frozenset({"command", "shell", "raw"})
@@ -79,8 +90,7 @@ class _Play:
 
     file: Path
     pages: Pages
-    values: dict[str, str]
-    """Values of the play, and names of those of a request with a mark around them."""
+    variables: Variables
     unknown: dict[str, str]
     """The values that a request has to bring, by their names in the file."""
     notified: dict[str, list[tuple[int, str]]] = field(
@@ -91,7 +101,8 @@ class _Play:
     root: bool = False
     login: str = ""
     """Who runs tasks without `become`, if that is known and not root."""
-    lists: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    used: set[str] = field(default_factory=set[str])
+    """The defaults of the role that are used."""
     common: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What each task has unless it says otherwise."""
 
@@ -100,11 +111,16 @@ class _Play:
 class _Task:
     line: int
     name: str
+    key: str
+    """The module as the file calls it."""
     module: str
     given: dict[str, Any]
     """The arguments of the module; `_` is a free line."""
     raw: Mapping[str, Any]
     values: Mapping[str, str]
+    """Those of the task itself and of its loop."""
+    hidden: frozenset[str]
+    """The variables that it sets to something that is not known."""
 
 
 def import_ansible(file: Path, taken: set[str], name: str = "") -> list[Imported]:
@@ -130,16 +146,20 @@ def import_ansible(file: Path, taken: set[str], name: str = "") -> list[Imported
 
 
 def _import_tasks(file: Path, document: Document, title: str, tasks: list[Any]) -> Pages:
-    play = _make_play(file, title, {})
+    play = _make_play(file, title, {}, tasks)
+    play.root = True
+    reason = "the file does not say who runs its tasks: each step is root's"
+    play.pages.leave_out(Origin(file, 1, "become"), reason, is_setting=True)
     for at, each in enumerate(tasks):
         _import_task(play, document, (at,), each)
+    _question_defaults(play)
     return play.pages
 
 
 def _import_play(
     file: Path, document: Document, path: KeyPath, title: str, raw: dict[str, Any]
 ) -> Pages:
-    play = _make_play(file, title, raw.get("vars") or {})
+    play = _make_play(file, title, raw, raw)
     play.root = is_true(raw.get("become", raw.get("sudo")))
     login = str(raw.get("remote_user", raw.get("user", "the login")))
     play.login = "" if login == "root" else login
@@ -176,19 +196,21 @@ def _list(file: Path, document: Document, path: KeyPath, value: object) -> list[
     return as_list(value)
 
 
-def _make_play(file: Path, title: str, given: object) -> _Play:
-    raw = as_mapping(given)
-    values = {name: str(value) for name, value in raw.items() if _is_known(value)}
+def _make_play(file: Path, title: str, raw: Mapping[str, Any], tasks: object) -> _Play:
     unknown = {"inventory_hostname": "host", "inventory_hostname_short": "host"}
-    fields: dict[str, dict[str, Any]] = {}
-    pages = Pages(title, f"{title[:150]}.", file, fields)
-    lists = {name: as_list(value) for name, value in raw.items() if is_list(value)}
-    return _Play(file, pages, values, unknown, lists=lists)
+    pages = Pages(title, f"{title[:150]}.", file, {})
+    return _Play(file, pages, read_variables(file, raw, tasks), unknown)
 
 
-def _is_known(value: object) -> bool:
-    """Return whether a value is one text or number that the file has as a whole."""
-    return isinstance(value, str | int) and "{{" not in str(value)
+def _question_defaults(play: _Play) -> None:
+    """Ask whether the inventory has other values than the defaults of the role that are used."""
+    if not play.used:
+        return
+    shown = ", ".join(sorted(play.used))
+    reason = f"they are used, and an inventory may have others: {shown}"
+    play.pages.leave_out(Origin(play.file, 1, "defaults of the role"), reason, is_setting=True)
+    question = f"TODO: does no inventory set other values than the defaults of {shown}?"
+    play.pages.notes.append({"text": question[:1000]})
 
 
 def _iterate_texts(value: object) -> Iterator[str]:
@@ -258,10 +280,14 @@ def _list_items(play: _Play, raw: Mapping[str, Any]) -> list[object]:
     if not loops:
         return [None]
     items = raw[loops[0]]
-    if isinstance(items, str) and (name := _VALUE.fullmatch(items.strip())):
-        items = play.lists.get(name[1], items)
-    is_known = loops[0] in ("loop", "with_items") and is_list(items)
-    if not is_known or any("{{" in text for text in _iterate_texts(items)):
+    if isinstance(items, str) and (name := _LIST.fullmatch(items.strip())):
+        # A list that is empty by default is one that an inventory fills.
+        items = play.variables.lists.get(name[1]) or items
+        _note_use(play, name[1])
+    if loops[0] not in ("loop", "with_items") or not is_list(items):
+        raise Unclear("it loops over values that are not in the file")
+    items = [_fill(play, each, {}) for each in as_list(items)]
+    if any("\x01" in text for text in _iterate_texts(items)):
         raise Unclear("it loops over values that are not in the file")
     if any(map(is_list, as_list(items))) or len(loops) > 1:
         raise Unclear("it loops over lists in a list")
@@ -274,14 +300,14 @@ def _make_task(
     play: _Play, line: int, name: str, module: str, raw: Mapping[str, Any], item: object
 ) -> _Task:
     own = as_mapping(raw.get("vars"))
-    values = {name: value for name, value in play.values.items() if name not in own}
-    values |= {name: str(value) for name, value in own.items() if _is_known(value)}
+    values = {name: str(value) for name, value in own.items() if is_known(value)}
     name_of_item = str(as_mapping(raw.get("loop_control")).get("loop_var") or "item")
     if is_mapping(item):
         parts = as_mapping(item).items()
-        values |= {f"{name_of_item}.{key}": str(each) for key, each in parts if _is_known(each)}
+        values |= {f"{name_of_item}.{key}": str(each) for key, each in parts if is_known(each)}
     elif item is not None:
         values[name_of_item] = str(item)
+    hidden = frozenset(own) - values.keys()
     short = module.rpartition(".")[2]
     given = raw[module]
     if isinstance(given, str | int) or given is None:
@@ -289,8 +315,8 @@ def _make_task(
     if not is_mapping(given):
         raise Unclear(f"the arguments of {short} are not a mapping")
     found = {**as_mapping(raw.get("args")), **as_mapping(given)}
-    given = {key: _fill(play, value, values) for key, value in found.items()}
-    return _Task(line, name, short, given, raw, values)
+    given = {key: _fill(play, value, values, hidden) for key, value in found.items()}
+    return _Task(line, name, module, short, given, raw, values, hidden)
 
 
 def _split_arguments(module: str, text: str) -> dict[str, Any]:
@@ -309,40 +335,78 @@ def _split_arguments(module: str, text: str) -> dict[str, Any]:
     return dict(word.split("=", 1) for word in words)
 
 
-def _fill(play: _Play, value: Any, values: Mapping[str, str]) -> Any:
+def _fill(
+    play: _Play, value: Any, values: Mapping[str, str], hidden: frozenset[str] = frozenset()
+) -> Any:
     """Return a value with what the file knows, and with marks for what a request brings."""
     if is_list(value):
-        return [_fill(play, each, values) for each in as_list(value)]
+        return [_fill(play, each, values, hidden) for each in as_list(value)]
+    if is_mapping(value):
+        return {key: _fill(play, each, values, hidden) for key, each in as_mapping(value).items()}
     if not isinstance(value, str):
         return value
     if "{%" in value:
         raise Unclear("it has a template with logic")
 
     def fill(found: re.Match[str]) -> str:
-        name = found[1]
-        if name in values:
-            return values[name]
-        if _SIMPLE.fullmatch(name) and name not in play.unknown:
-            play.unknown[name] = make_name(name)
-            play.pages.fields |= make_fields([(name, {})])
-        if name in play.unknown:
-            return mark(play.unknown[name])
-        raise Unclear(f"it computes a value: {found[0][:80]}")
+        part = _find_value(play, found[1], values, hidden)
+        if is_flag(part) and found[0] != value.strip():
+            raise Unclear(f"{found[0]} is yes or no, which Ansible writes as True or False")
+        return part
 
     return _VALUE.sub(fill, value)
 
 
+def _find_value(play: _Play, shown: str, values: Mapping[str, str], hidden: frozenset[str]) -> str:
+    """Return the value of what is in braces, or the mark of one that a request brings."""
+    parts = _WITH_DEFAULT.fullmatch(shown)
+    name, default = (parts[1], parts[2] or parts[3] or parts[4]) if parts else (shown, "")
+    if name in values:
+        return values[name]
+    if name in play.variables.values and name not in hidden:
+        _note_use(play, name)
+        return play.variables.values[name]
+    if shown in _CONSTANTS:
+        return _CONSTANTS[shown]
+    if name not in play.unknown and name not in hidden and _SIMPLE.fullmatch(name):
+        play.unknown[name] = make_name(name)
+        play.pages.fields |= make_fields([(name, {})])
+    if name not in play.unknown:
+        raise Unclear(f"it computes a value: {{{{ {shown[:80]} }}}}")
+    if default:
+        _set_default(play, name, default)
+    return mark(play.unknown[name])
+
+
+def _set_default(play: _Play, name: str, default: str) -> None:
+    given = play.pages.fields.get(play.unknown[name], {"default": ""})
+    if given.setdefault("default", default) != default:
+        raise Unclear(f"{name} has one default here and another elsewhere")
+
+
+def _note_use(play: _Play, name: str) -> None:
+    if name in play.variables.defaults:
+        play.used.add(name)
+
+
 def _carry_tasks(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
-    raw: Mapping[str, Any] = tasks[0].raw if tasks else {}
-    if not tasks or module in _NO_CHANGE:
-        play.pages.leave_out(origin, _NO_CHANGE.get(module, "it loops over no values"))
-    elif _changes_nothing(module, raw):
-        play.pages.leave_out(origin, "it only reads, and its result is used by other tasks")
+    if not tasks or all(map(_changes_nothing, tasks)):
+        reason = "it only reads, and its result is used by other tasks"
+        play.pages.leave_out(origin, reason if tasks else "it loops over no values")
+    elif module in ("assert", "fail"):
+        _refuse(play, origin, tasks[0])
+    elif module in _NO_CHANGE:
+        play.pages.leave_out(origin, _NO_CHANGE[module])
     elif reason := _find_no_meaning(play, module, tasks[0]):
         what = f"what the module {module} did at line {origin.line}"
-        _notify(play, raw, [""])
+        _notify(play, tasks[0].raw, [""])
         _ask(play, origin, reason, what)
-    elif module in _LINES:
+    else:
+        _carry_meaning(play, origin, module, tasks)
+
+
+def _carry_meaning(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
+    if module in _LINES:
         for task in tasks:
             _carry_code(play, origin, task)
     elif module == "apt" and _has_no_package(tasks):
@@ -355,6 +419,17 @@ def _carry_tasks(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
         _carry_typed(play, origin, module, tasks)
 
 
+def _refuse(play: _Play, origin: Origin, task: _Task) -> None:
+    """Ask when the request is refused, where Ansible stopped."""
+    asked = _describe_condition(task.raw) or "each time"
+    if that := as_mapping(task.raw.get(task.key)).get("that"):
+        asked += f", unless {_describe_condition({'when': that})}"
+    because = str(task.given.get("fail_msg") or task.given.get("msg") or origin.title)
+    question = f"TODO: Ansible stopped here: {asked}. What that was read shows it?"
+    play.pages.refusals.append({"when": question[:1000], "because": because[:1000]})
+    play.pages.leave_out(origin, "it changes nothing; the draft asks at `refuse` when it stops")
+
+
 def _find_no_meaning(play: _Play, module: str, task: _Task) -> str:
     """Return why a task has no plain meaning; "" for one that may have."""
     raw = task.raw
@@ -364,8 +439,8 @@ def _find_no_meaning(play: _Play, module: str, task: _Task) -> str:
         return "it runs on another host"
     if module not in _LINES and module not in MODULES:
         return f"the module {module} has no plain meaning here"
-    if module in MODULES and (odd := _list_odd_keys(raw)):
-        return f"it has `{odd[0]}`, which is not read"
+    if module in MODULES and (odd := set(_list_odd_keys(raw)) - _may_fail(raw)):
+        return f"it has `{min(odd)}`, which is not read"
     if "never" in _list_tags(raw):
         return "its tag `never` has Ansible run it only when it is asked for"
     return _find_other_user(play, module, task)
@@ -374,6 +449,13 @@ def _find_no_meaning(play: _Play, module: str, task: _Task) -> str:
 def _list_odd_keys(raw: Mapping[str, Any]) -> list[str]:
     flags = [key for key in _ODD_FLAGS if key in raw and not is_false(raw[key])]
     return [key for key in _ODD_KEYS if key in raw] + flags
+
+
+def _may_fail(raw: Mapping[str, Any]) -> set[str]:
+    """Return the keys with which Ansible goes on after a task that failed; Keyturn stops."""
+    return {"ignore_errors"} | (
+        {"failed_when"} if is_false(raw.get("failed_when")) else set[str]()
+    )
 
 
 def _list_tags(raw: Mapping[str, Any]) -> list[str]:
@@ -408,9 +490,11 @@ def _has_no_package(tasks: Sequence[_Task]) -> bool:
     }
 
 
-def _changes_nothing(module: str, raw: Mapping[str, Any]) -> bool:
-    is_read = str(raw.get("changed_when", "")).lower() in ("false", "no")
-    return is_read and module in _FREE
+def _changes_nothing(task: _Task) -> bool:
+    """Return whether a task says that it changes nothing, and its command is known to read."""
+    code = str(task.given.get("_", task.given.get("cmd", "")))
+    is_read = str(task.raw.get("changed_when", "")).lower() in ("false", "no")
+    return is_read and task.module in _LINES and shell_lines.only_reads(code)
 
 
 def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
@@ -420,7 +504,7 @@ def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
 
     def carry(draft: Draft, task: _Task) -> None:
         def fill(text: str) -> str:
-            return str(_fill(play, text, task.values))
+            return str(_fill(play, text, task.values, task.hidden))
 
         before = len(draft.steps)
         MODULES[module](draft, origin, Given(play.file, task.given, fill))
@@ -438,8 +522,10 @@ def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
         _ask(play, origin, str(unclear), f"what the module {module} did at line {origin.line}")
         _notify(play, tasks[0].raw, [""])
         return
-    note = f"the draft asks at this step for the condition {question}" if question else ""
-    play.pages.add_outcome(Kind.TYPED, origin, note)
+    notes = [f"the draft asks at this step for the condition {question}"] if question else []
+    if _may_fail(tasks[0].raw) & set(_list_odd_keys(tasks[0].raw)):
+        notes.append("Ansible went on if it failed; Keyturn stops there")
+    play.pages.add_outcome(Kind.TYPED, origin, "; ".join(notes))
     _notify(play, tasks[0].raw, conditions)
 
 
@@ -477,6 +563,9 @@ def _carry_code(play: _Play, origin: Origin, task: _Task) -> None:
     given = dict(task.given)
     code = str(given.pop("_", given.pop("cmd", "")) or shlex.join(as_list(given.pop("argv", []))))
     root = is_true(task.raw.get("become", play.root))
+    if "register" in task.raw and shell_lines.only_reads(code):
+        play.pages.leave_out(origin, "it only reads, and its result is used by other tasks")
+        return
     _notify(play, task.raw, [""])
     path = str(given.pop("chdir", ""))
     creates, removes = str(given.pop("creates", "")), str(given.pop("removes", ""))
@@ -517,18 +606,20 @@ def _carry_guarded(
         _, _, guard = draft.steps.pop()
         when = guard["when"] if creates else guard["when"].replace("==", "!=")
         shell_lines.carry_blind(draft, origin, code, root=root, problems=problems)
-        _, comment, step = draft.steps.pop()
+        _, _, step = draft.steps.pop()
         step |= {"when": when, "before": guard["before"], "after": f"{path} is there"}
+        step["no_undo"] = "only the file shows that these lines ran, and not what else they did"
         if removes:
             step |= {"before": f"{path} is there", "after": f"{path} is gone"}
-        draft.add_step(origin, step, comment)
+        draft.add_step(origin, step, "Lines of a shell: only a file shows whether they ran.")
 
     try:
         play.pages.carry(origin, carry)
     except Unclear as unclear:
         _ask(play, origin, str(unclear), f"the line {code[:200]}")
         return
-    play.pages.add_outcome(Kind.BLIND, origin, "only the file that it creates or removes shows it")
+    kind = Kind.BLIND if problems else Kind.TYPED
+    play.pages.add_outcome(kind, origin, "only the file that it creates or removes shows it")
 
 
 def _import_handler(play: _Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:

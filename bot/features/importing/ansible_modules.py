@@ -21,7 +21,7 @@ from bot.features.importing.sources import (
 )
 
 # How it is done, not what.
-_NO_MEANING = frozenset({"validate", "backup", "update_cache", "cache_valid_time"})
+_NO_MEANING = frozenset({"backup", "update_cache", "cache_valid_time"})
 
 
 class Given:
@@ -85,11 +85,18 @@ class Given:
                     raise Unclear(f"{name} is no small file of text") from None
         raise Unclear(f"its source {name[:80]} is not beside the playbook")
 
+    def refuse_unless(self, name: str, plain: str) -> None:
+        """Take an argument that has to be as it is without it. Raises Unclear."""
+        if self.take(name, default=plain) != plain:
+            raise Unclear(f"its argument {name} is not read")
+
     def refuse_to_keep(self) -> None:
         if not self.take_flag("force", default=True):
             raise Unclear("it leaves a file that is there as it is")
 
     def refuse_rest(self) -> None:
+        if "validate" in self._given:
+            raise Unclear("it tries the file before it is used, which a step cannot")
         if self._given:
             raise Unclear(f"its argument {next(iter(self._given))} is not read")
 
@@ -99,18 +106,24 @@ def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
     state, has_enabled = given.take("state"), given.has("enabled")
     enabled = given.take_flag("enabled")
     reload = given.take_flag("daemon_reload", "daemon-reload")
+    has_mask, masked = given.has("masked"), given.take_flag("masked")
+    given.refuse_unless("scope", "system")
     given.refuse_rest()
-    if reload or not name:
-        raise Unclear("it has systemd read its unit files again, which leaves no state")
-    if state in ("restarted", "reloaded"):
-        verb = state.removesuffix("ed")
-        raise Unclear(f"for this alone, request: service {verb} HOST {show_marks(name)}")
-    if state not in ("", "started", "stopped"):
+    if state not in ("", "started", "stopped", "restarted", "reloaded"):
         raise Unclear(f"the state {state[:40]} is not read")
-    running = {"": None, "started": True, "stopped": False}[state]
-    changes.carry_service(
-        draft, origin, name, running=running, enabled=enabled if has_enabled else None
-    )
+    if not (state or has_enabled or has_mask or reload) or not (name or reload):
+        raise Unclear("it asks for no state of a service")
+    if reload:
+        changes.carry_daemon_reload(draft, origin, name)
+    if has_mask:
+        changes.carry_mask(draft, origin, name, masked=masked)
+    running = {"started": True, "stopped": False}.get(state)
+    if running is not None or has_enabled:
+        changes.carry_service(
+            draft, origin, name, running=running, enabled=enabled if has_enabled else None
+        )
+    if state in ("restarted", "reloaded"):
+        changes.carry_restart_each_time(draft, origin, state.removesuffix("ed"), name)
 
 
 def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
@@ -118,15 +131,16 @@ def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
     line, pattern = given.take("line", "value"), given.take("regexp", "regex")
     after = given.take("insertafter", default="EOF")
     present = given.take_presence()
-    if given.take_flag("create"):
-        raise Unclear("it creates the file if there is none")
+    create = given.take_flag("create")
     attributes = given.take_attributes()
     given.refuse_rest()
     if after != "EOF":
         raise Unclear("it inserts the line at a place within the file")
+    file_changes.carry_line(
+        draft, origin, path, line, pattern=pattern, present=present, create=create
+    )
     if any(attributes.values()):
-        raise Unclear("it sets the mode or the owner of the file too")
-    file_changes.carry_line(draft, origin, path, line, pattern=pattern, present=present)
+        file_changes.carry_attributes(draft, origin, path, attributes)
 
 
 def _carry_copy(draft: Draft, origin: Origin, given: Given) -> None:
@@ -149,7 +163,8 @@ def _carry_template(draft: Draft, origin: Origin, given: Given) -> None:
     if "{#" in content:
         raise Unclear("it is a template with comments")
     content = given.fill(content)
-    path = f"{path}{Path(source).stem}" if path.endswith("/") else path
+    # Ansible keeps the suffix too: lib/ansible/modules/copy.py, original_basename.
+    path = f"{path}{Path(source).name}" if path.endswith("/") else path
     file_changes.carry_content(draft, origin, path, content, attributes)
 
 
@@ -207,22 +222,30 @@ def _make_package_carrier(manager: str) -> Callable[[Draft, Origin, Given], None
 
 def _carry_user(draft: Draft, origin: Origin, given: Given) -> None:
     name, present = given.take("name", "user"), given.take_presence()
-    shell, home = given.take("shell"), given.take("home")
+    fields = {field: given.take(field) for field in ("uid", "comment", "home", "shell")}
+    group, groups = given.take("group"), given.take_list("groups")
+    append = given.take_flag("append")
     has_home = given.take_flag("create_home", "createhome", default=True)
-    is_system = given.take_flag("system")
+    is_system, whole = given.take_flag("system"), given.take_flag("remove")
     given.refuse_rest()
-    options = ["-m" if has_home else "-M"]
-    options += ["-r"] if is_system else []
-    options += ["-s", shell] if shell else []
-    options += ["-d", home] if home else []
-    changes.carry_account(
-        draft,
-        origin,
-        "passwd",
-        name,
-        present=present,
-        options=options if present else (),
-    )
+    if not present:
+        options = ["-r"] if whole else []
+        changes.carry_account(draft, origin, "passwd", name, present=False, options=options)
+        return
+    if groups and not append:
+        raise Unclear("it takes the user out of all other groups")
+    options = ["-m" if has_home else "-M", *(["-r"] if is_system else [])]
+    options += ["-g", group] if group else []
+    for field, value in fields.items():
+        options += [changes.ACCOUNT_FIELDS[field][1], value] if value else []
+    changes.carry_account(draft, origin, "passwd", name, options=options)
+    for field, value in fields.items():
+        if value:
+            changes.carry_account_field(draft, origin, name, field, value)
+    if group:
+        changes.carry_first_group(draft, origin, name, group)
+    for each in groups:
+        changes.carry_membership(draft, origin, name, each)
 
 
 def _carry_group(draft: Draft, origin: Origin, given: Given) -> None:
@@ -230,6 +253,37 @@ def _carry_group(draft: Draft, origin: Origin, given: Given) -> None:
     given.refuse_rest()
     options = ["-r"] if is_system and present else []
     changes.carry_account(draft, origin, "group", name, present=present, options=options)
+
+
+def _carry_hostname(draft: Draft, origin: Origin, given: Given) -> None:
+    name = given.take("name")
+    given.refuse_unless("use", "")
+    given.refuse_rest()
+    changes.carry_hostname(draft, origin, name)
+
+
+def _carry_timezone(draft: Draft, origin: Origin, given: Given) -> None:
+    name = given.take("name")
+    given.refuse_rest()
+    changes.carry_timezone(draft, origin, name)
+
+
+def _carry_key(draft: Draft, origin: Origin, given: Given) -> None:
+    user, path, key = given.take("user"), given.take("path"), given.take("key").strip()
+    present = given.take_presence()
+    manages = given.take_flag("manage_dir", default=True)
+    given.refuse_rest()
+    if not path:
+        raise Unclear(
+            f"it is not known where the keys of {show_marks(user)[:40]} are: give `path`"
+        )
+    if manages:
+        raise Unclear("it sets the owner and the mode of the directory too")
+    if not re.fullmatch(r"(ssh|ecdsa|sk)-[a-z0-9@.-]+ [A-Za-z0-9+/]+=* [A-Za-z0-9@._-]+", key):
+        raise Unclear("its key is not one key with a comment and without options")
+    if not present:
+        raise Unclear("without this key, someone may be locked out of the host")
+    file_changes.carry_line(draft, origin, path, key)
 
 
 MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
@@ -246,4 +300,7 @@ MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "dnf": _make_package_carrier("dnf"),
     "user": _carry_user,
     "group": _carry_group,
+    "hostname": _carry_hostname,
+    "timezone": _carry_timezone,
+    "authorized_key": _carry_key,
 }

@@ -1,14 +1,16 @@
 """Changes of services, the kernel, packages and accounts: state, command and undo."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bot.features.importing.drafts import Draft, Origin, Unclear
+from bot.features.importing import file_changes
+from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 from bot.features.importing.words import OWNER, run_as_root, set_pattern
 from connectors import systemd
 
 _SERVICE = re.compile("[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,100}|\x01[a-z0-9_]+\x02")
+_OTHER_UNITS = (".timer", ".socket", ".mount", ".automount", ".target", ".path", ".slice", ".swap")
 # apt-get install NAME- removes that package.
 _PACKAGE = re.compile("[A-Za-z0-9]([A-Za-z0-9.+:_-]{0,99}[A-Za-z0-9.+:_])?")
 _KEY = re.compile("[a-z][a-z0-9_]*([./][A-Za-z0-9_*-]+)+")
@@ -24,16 +26,9 @@ def carry_service(
     enabled: bool | None = None,
 ) -> None:
     """Start or stop a service, and have it start at boot or not."""
+    service = _read_service(draft, name)
     name = name.removesuffix(".service")
-    if not _SERVICE.fullmatch(name):
-        raise Unclear(f"{name[:80]!r} is not the name of a service")
-    if systemd.is_protected(f"{name}.service"):
-        raise Unclear(f"access to a host may depend on {name}, so Keyturn leaves it alone")
-    _use_service(draft, name)
-    reading = {"query": "systemd.query_service", "with": {"name": draft.expression(name)}}
-    service = draft.add_reading(f"service_{name}", reading)
     shown = draft.text(name)
-    draft.current.append(f"{shown} is {{{service}.active_state}}")
     note = f"{shown} is not there yet: its start fails unless an earlier step brings it."
     missing = {"when": f'{service}.load_state == "not-found"', "text": note}
     if running is not None and missing not in draft.notes:
@@ -58,6 +53,20 @@ def carry_service(
         _carry_enabled(draft, origin, name, service, enabled=enabled)
 
 
+def _read_service(draft: Draft, name: str) -> str:
+    """Read a service, and return the name of the reading. Raises Unclear."""
+    name = name.removesuffix(".service")
+    if not _SERVICE.fullmatch(name) or name.endswith(_OTHER_UNITS):
+        raise Unclear(f"{name[:80]!r} is not the name of a service")
+    if systemd.is_protected(f"{name}.service"):
+        raise Unclear(f"access to a host may depend on {name}, so Keyturn leaves it alone")
+    _use_service(draft, name)
+    reading = {"query": "systemd.query_service", "with": {"name": draft.expression(name)}}
+    service = draft.add_reading(f"service_{name}", reading)
+    draft.current.append(f"{draft.text(name)} is {{{service}.active_state}}")
+    return service
+
+
 def _carry_enabled(
     draft: Draft, origin: Origin, name: str, service: str, *, enabled: bool
 ) -> None:
@@ -77,14 +86,73 @@ def _carry_enabled(
     )
 
 
+def carry_mask(draft: Draft, origin: Origin, name: str, *, masked: bool) -> None:
+    """Have systemd refuse to start a unit, or not."""
+    service = _read_service(draft, name)
+    name = name.removesuffix(".service")
+    unit = f"{draft.word(name)}.service"
+    verb, other = ("mask", "unmask") if masked else ("unmask", "mask")
+    draft.claim(f"whether {name} is masked", "yes" if masked else "no")
+    draft.add_step(
+        origin,
+        {
+            "title": f"{verb.capitalize()} {draft.text(name)}",
+            "when": f'{service}.load_state {"!=" if masked else "=="} "masked"',
+            "do": run_as_root("/usr/bin/systemctl", verb, unit),
+            "undo": run_as_root("/usr/bin/systemctl", other, unit),
+            "before": f"{{{service}.load_state}}",
+            "after": "masked" if masked else "not masked",
+        },
+    )
+
+
+def carry_daemon_reload(draft: Draft, origin: Origin, name: str = "") -> None:
+    """Have systemd read its unit files again, where they have changed."""
+    wheres = ("/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/")
+    steps = [
+        at for thing, _, at in draft.claims if any(f" {one}" in f" {thing}" for one in wheres)
+    ]
+    conditions = list_conditions(draft, steps)
+    if name:
+        conditions.append(f"{_read_service(draft, name)}.needs_reload")
+    if not conditions:
+        raise Unclear("no step before it changes a unit file, so nothing shows when it is needed")
+    draft.add_step(
+        origin,
+        {
+            "title": "Have systemd read its unit files again",
+            "when": " || ".join(f"({one})" for one in conditions),
+            "do": run_as_root("/usr/bin/systemctl", "daemon-reload"),
+            "no_undo": "systemd reads the files as they are: do it again after an undo",
+        },
+    )
+
+
+def list_conditions(draft: Draft, steps: Sequence[int] | None = None) -> list[str]:
+    """Return when the steps of a page so far, or some of them, are needed, as far as is known."""
+    at = range(len(draft.steps)) if steps is None else sorted({*steps})
+    found = [draft.steps[one][2]["when"] for one in at if one < len(draft.steps)]
+    return [one for one in dict.fromkeys(found) if "TODO" not in one]
+
+
+def carry_restart_each_time(draft: Draft, origin: Origin, verb: str, name: str) -> None:
+    """Restart or reload a service after the steps before it, and ask whether that is when."""
+    conditions = list_conditions(draft)
+    if not conditions:
+        shown = show_marks(name.removesuffix(".service"))
+        raise Unclear(f"for this alone, request: service {verb} HOST {shown}")
+    carry_restart(draft, origin, verb, name, conditions)
+    step = draft.steps[-1][2]
+    question = f"TODO: it was done each time. Is it needed only after these? {step['when']}"
+    step["when"] = question[:1000]
+
+
 def carry_restart(
     draft: Draft, origin: Origin, verb: str, name: str, conditions: Sequence[str]
 ) -> None:
     """Restart or reload a service if one of the steps with these conditions is needed."""
     name = name.removesuffix(".service")
-    if not _SERVICE.fullmatch(name) or systemd.is_protected(f"{name}.service"):
-        raise Unclear(f"Keyturn does not {verb} {name[:80]}")
-    _use_service(draft, name)
+    _read_service(draft, name)
     draft.add_step(
         origin,
         {
@@ -186,7 +254,7 @@ def carry_account(
     draft.current.append(f"the {what} {shown} {{{found} == '' ? 'is missing' : 'is there'}}")
     words = [draft.word(each) for each in options]
     add = run_as_root(f"/usr/sbin/{what}add", *words, draft.word(name))
-    delete = run_as_root(f"/usr/sbin/{what}del", draft.word(name))
+    delete = run_as_root(f"/usr/sbin/{what}del", *([] if present else words), draft.word(name))
     draft.claim(f"the {what} {name}", "there" if present else "gone")
     draft.add_step(
         origin,
@@ -199,3 +267,155 @@ def carry_account(
             "after": "there" if present else "missing",
         },
     )
+
+
+# The fields of getent passwd, the option of usermod, and what is allowed in one.
+ACCOUNT_FIELDS: Mapping[str, tuple[int, str, str]] = {
+    "uid": (2, "-u", "[0-9]{1,10}"),
+    "comment": (4, "-c", "[A-Za-z0-9 .@_-]{1,100}"),
+    "home": (5, "-d", "/[A-Za-z0-9_./-]{0,200}"),
+    "shell": (6, "-s", "/[A-Za-z0-9_./-]{1,200}"),
+}
+
+
+def carry_account_field(draft: Draft, origin: Origin, user: str, field: str, wanted: str) -> None:
+    """Have a user who is there already with this number, comment, home or shell."""
+    place, option, pattern = ACCOUNT_FIELDS[field]
+    if not OWNER.fullmatch(user) or not re.fullmatch(pattern, wanted):
+        raise Unclear(f"the {field} {wanted[:80]!r} of {show_marks(user)[:40]} is not read")
+    reading = {"run": ["getent", "passwd", user], "statuses": [0, 2], "as": "text"}
+    found = draft.add_reading(f"user_{user}", reading)
+    value = f'{found} == "" ? "{wanted}" : split({found}, ":")[{place}]'
+    # A comment may be of any words, which no sudo rule can hold.
+    is_word = field != "comment"
+    state = {"value": value, "pattern": pattern} if is_word else value
+    now = draft.add_state(f"{field}_{user}", state)
+    draft.claim(f"the {field} of {user}", wanted)
+    draft.add_step(
+        origin,
+        {
+            "title": f"Set the {field} of {user} to {wanted}",
+            "when": f'{now} != "{wanted}"',
+            "do": run_as_root("/usr/sbin/usermod", option, wanted, user),
+            **(
+                {"undo": run_as_root("/usr/sbin/usermod", option, f"{{{now}}}", user)}
+                if is_word
+                else {"no_undo": f"put it back by hand: {{{now}}}"}
+            ),
+            "before": f"{{{now}}}",
+            "after": wanted,
+        },
+    )
+
+
+def carry_first_group(draft: Draft, origin: Origin, user: str, group: str) -> None:
+    """Have a user who is there already with this group as the first one."""
+    for name in (user, group):
+        if not OWNER.fullmatch(name):
+            raise Unclear(f"{show_marks(name)[:80]!r} is not a plain name")
+    reading = {"run": ["id", "-gn", user], "statuses": [0, 1], "as": "text"}
+    found = draft.add_reading(f"first_group_{user}", reading)
+    value = {"value": f'{found} == "" ? "{group}" : {found}', "pattern": OWNER.pattern}
+    now = draft.add_state(f"group_of_{user}", value)
+    draft.claim(f"the first group of {user}", group)
+    draft.add_step(
+        origin,
+        {
+            "title": f"Set the first group of {user} to {group}",
+            "when": f'{now} != "{group}"',
+            "do": run_as_root("/usr/sbin/usermod", "-g", group, user),
+            "undo": run_as_root("/usr/sbin/usermod", "-g", f"{{{now}}}", user),
+            "before": f"{{{now}}}",
+            "after": group,
+        },
+    )
+
+
+def carry_membership(draft: Draft, origin: Origin, user: str, group: str) -> None:
+    """Have a user in a group, and in the groups that it is in already."""
+    for name in (user, group):
+        if not OWNER.fullmatch(name):
+            raise Unclear(f"{show_marks(name)[:80]!r} is not a plain name")
+    reading = {"run": ["id", "-nG", user], "statuses": [0, 1], "as": "text"}
+    found = draft.add_reading(f"groups_{user}", reading)
+    draft.current.append(f"the groups of {user} are {{{found} == '' ? 'not known' : {found}}}")
+    draft.claim(f"whether {user} is in {group}", "yes")
+    draft.add_step(
+        origin,
+        {
+            "title": f"Add {user} to the group {group}",
+            "when": f'!("{group}" in split({found}, " "))',
+            "do": run_as_root("/usr/sbin/usermod", "-aG", group, user),
+            "undo": run_as_root("/usr/bin/gpasswd", "-d", user, group),
+            "before": f"not in {group}",
+            "after": f"in {group}",
+        },
+    )
+
+
+_MOUNT_OPTIONS = {
+    **{one: f"no{one}" for one in ("exec", "suid", "dev")},
+    **{f"no{one}": one for one in ("exec", "suid", "dev")},
+    "ro": "rw",
+    "rw": "ro",
+}
+
+
+def carry_remount(draft: Draft, origin: Origin, path: str, options: Sequence[str]) -> None:
+    """Have a mounted file system with these options, until it is mounted again."""
+    if not re.fullmatch("(/[A-Za-z0-9_.-]+)+|/", path) or not options:
+        raise Unclear(f"{path[:80]!r} is not a plain path from /")
+    reading = {"run": ["findmnt", "-n", "-o", "OPTIONS", "--mountpoint", path], "as": "text"}
+    found = draft.add_reading(f"mount_{path}", reading)
+    draft.current.append(f"{path} is mounted with {{{found}}}")
+    for option in options:
+        if option not in _MOUNT_OPTIONS:
+            raise Unclear(f"the option {option[:40]!r} of a mount is not read")
+        other = _MOUNT_OPTIONS[option]
+        # A default such as exec is not among the options that are shown.
+        shown, sign = (option, "!") if option[:2] in ("no", "ro", "rw") else (other, "")
+        draft.claim(f"the option {min(option, other)} of {path}", option)
+        draft.add_step(
+            origin,
+            {
+                "title": f"Remount {path} with {option}",
+                "when": f'{sign}("{shown}" in split({found}, ","))',
+                "do": run_as_root("/usr/bin/mount", "-o", f"remount,{option}", path),
+                "undo": run_as_root("/usr/bin/mount", "-o", f"remount,{other}", path),
+                "before": other,
+                "after": option,
+            },
+        )
+
+
+def carry_hostname(draft: Draft, origin: Origin, name: str) -> None:
+    """Give the host a name, now and at the next boot."""
+    if not re.fullmatch("[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?", name):
+        raise Unclear(f"{show_marks(name)[:80]!r} is not the name of a host")
+    found = draft.add_reading("name_now", {"run": ["hostname"], "as": "text"})
+    state = {"value": found, "pattern": "[A-Za-z0-9][A-Za-z0-9.-]{0,63}"}
+    now = draft.add_state("old_name", state)
+    draft.current.append(f"it is called {{{now}}}")
+    draft.claim("the name of the host", name)
+    draft.add_step(
+        origin,
+        {
+            "title": f"Call the host {name}",
+            "when": f'{now} != "{name}"',
+            "do": run_as_root("/usr/bin/hostname", name),
+            "undo": run_as_root("/usr/bin/hostname", f"{{{now}}}"),
+            "before": f"{{{now}}}",
+            "after": name,
+        },
+    )
+    file_changes.carry_word(draft, origin, "/etc/hostname", name, only_if_there=False)
+
+
+def carry_timezone(draft: Draft, origin: Origin, zone: str) -> None:
+    """Have local time in a zone, as timedatectl sets it."""
+    if not re.fullmatch("[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}", zone):
+        raise Unclear(f"{show_marks(zone)[:80]!r} is not the name of a time zone")
+    target = f"/usr/share/zoneinfo/{zone}"
+    file_changes.carry_link(draft, origin, "/etc/localtime", target)
+    # Debian has the name there too.
+    file_changes.carry_word(draft, origin, "/etc/timezone", zone, only_if_there=True)

@@ -16,6 +16,10 @@ _MODE = re.compile("0?[0-7]{3,4}")
 _PATTERN = re.compile(
     r"\^?(?:[A-Za-z0-9_ ,=:/%@\"'<>;-]|\\[.\[\]()*+?^$|/]|\\s|#|\.|[*+?]|\[[A-Za-z0-9_ ^-]+\])*\$?"
 )
+# Who may log in and become root, which a mistake takes from everyone.
+_OF_ACCESS = re.compile(
+    r"/etc/(sudoers|ssh/|pam\.d/|security/|passwd|shadow|group|gshadow|nsswitch\.conf|hosts\.(allow|deny))"
+)
 _MOST_INPUT = 8000
 _MOST_TEXT = 4000
 
@@ -28,15 +32,21 @@ def carry_line(
     *,
     pattern: str = "",
     present: bool = True,
+    create: bool = False,
 ) -> None:
-    """Have a file contain a line, in place of one that matches the pattern; or no such line."""
+    """Have a file contain a line, in place of one that matches the pattern; or no such line.
+
+    create: whether the file is made if there is none.
+    """
     _refuse_odd_path(path)
+    _refuse_access(path)
     if "\x01" in path + line + pattern:
         raise Unclear("a value of the request is a part of the line")
     _refuse_odd_text(line)
-    if pattern and not (_PATTERN.fullmatch(pattern) and _is_pattern(pattern)):
-        raise Unclear(f"the pattern {pattern[:80]!r} may mean something else to sed")
-    name = draft.add_reading(f"lines_{path}", _read_lines(path))
+    _refuse_odd_pattern(pattern)
+    if create and present:
+        carry_file(draft, origin, path, {})
+    name = draft.add_reading(f"lines_{path}", _read_lines(path, may_miss=create or not present))
     draft.claim(f"the content of {path}", "other lines")
     draft.claim(f"the line {line[:80]} of {path}", "there" if present else "gone")
     wanted = draft.expression(line)
@@ -70,17 +80,39 @@ def carry_line(
                 "after": shown,
             },
         )
-    draft.add_step(
-        origin,
-        {
-            "title": f"Add a line to {path}: {shown}",
-            "when": is_missing,
-            "do": _sed(path, f"$a\\{_escape_text(line)}"),
-            "undo": _sed(path, f"/^{_delimit(_escape_ere(line))}$/d"),
-            "before": "no such line",
-            "after": shown,
-        },
-    )
+    _add_line(draft, origin, path, name, line, is_missing, create=create)
+
+
+def _add_line(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    name: str,
+    line: str,
+    is_missing: str,
+    *,
+    create: bool,
+) -> None:
+    shown = draft.text(line)[:200]
+    last = ("a line", _sed(path, f"$a\\{_escape_text(line)}"), f"{name}.size() > 0")
+    # sed has no last line of an empty file after which it could add one.
+    tee = {**run_as_root("/usr/bin/tee", "-a", "--", path), "stdin": f"{draft.word(line)}\n"}
+    first = ("a first line", tee, f"{name}.size() == 0")
+    for what, do, when in (first, last) if create else (last,):
+        draft.add_step(
+            origin,
+            {
+                "title": f"Add {what} to {path}: {shown}",
+                "when": f"{is_missing} && {when}" if create else is_missing,
+                "do": do,
+                "undo": _sed(path, f"/^{_delimit(_escape_ere(line))}$/d"),
+                "before": "no such line",
+                "after": shown,
+            },
+        )
+    if not create:
+        because = f"{path} is empty: write a first line, then request this again"
+        draft.refuse.append({"when": f"{name}.size() == 0", "because": because})
 
 
 def _carry_no_line(draft: Draft, origin: Origin, path: str, name: str, pattern: str) -> None:
@@ -100,8 +132,9 @@ def _carry_no_line(draft: Draft, origin: Origin, path: str, name: str, pattern: 
     )
 
 
-def _read_lines(path: str) -> dict[str, Any]:
-    return {"file": path, "root": True, "as": "lines", "pattern": "(?P<line>.*)"}
+def _read_lines(path: str, *, may_miss: bool) -> dict[str, Any]:
+    reading = {"file": path, "root": True, "as": "lines", "pattern": "(?P<line>.*)"}
+    return {**reading, "statuses": [0, 1]} if may_miss else reading
 
 
 def _sed(path: str, code: str) -> dict[str, Any]:
@@ -122,11 +155,14 @@ def _escape_text(line: str) -> str:
     return line.replace("\\", "\\\\")
 
 
-def _is_pattern(pattern: str) -> bool:
+def _refuse_odd_pattern(pattern: str) -> None:
+    unclear = Unclear(f"the pattern {pattern[:80]!r} may mean something else to sed")
+    if not _PATTERN.fullmatch(pattern):
+        raise unclear
     try:
-        return bool(compile_pattern(pattern))
+        compile_pattern(pattern)
     except ValueError:
-        return False
+        raise unclear from None
 
 
 def carry_content(
@@ -134,6 +170,7 @@ def carry_content(
 ) -> None:
     """Have a file with this content."""
     _refuse_odd_path(path, draft)
+    _refuse_access(path)
     if len(content) > _MOST_INPUT:
         raise Unclear(f"the content has more than {_MOST_INPUT:,} characters")
     draft.word(content)
@@ -204,6 +241,7 @@ def carry_attributes(
         wanted = attributes.get(name, "")
         if not wanted:
             continue
+        wanted = _read_mode(wanted) if name == "mode" else wanted
         if not allowed.fullmatch(wanted):
             raise Unclear(f"the {name} {wanted[:40]!r} is not read")
         wanted = wanted.lstrip("0") if name == "mode" else wanted
@@ -221,6 +259,51 @@ def carry_attributes(
                 "undo": run_as_root(program, f"{{{now}}}", draft.word(path)),
                 "before": f"{{{now}}}",
                 "after": wanted,
+            },
+        )
+
+
+def _read_mode(mode: str) -> str:
+    """Return a mode such as u=rwx,g=rx,o= in digits; one that changes only a part as it is."""
+    parts = dict(re.findall(r"(?:^|,)([ugo])=(r?w?x?)(?=,|$)", mode))
+    if "".join(parts) not in ("ugo", "uog", "guo", "gou", "oug", "ogu"):
+        return mode
+    if mode != ",".join(f"{who}={bits}" for who, bits in parts.items()):
+        return mode
+    values = {"r": 4, "w": 2, "x": 1}
+    return "".join(str(sum(values[bit] for bit in parts[who])) for who in "ugo")
+
+
+def carry_word(draft: Draft, origin: Origin, path: str, word: str, *, only_if_there: bool) -> None:
+    """Have a file with one word, such as /etc/hostname. only_if_there: and make none."""
+    reading = {"file": path, "root": True, "statuses": [0, 1], "as": "text"}
+    found, is_there = draft.add_reading(f"content_{path}", reading), _read_attributes(draft, path)
+    value = {
+        "value": f'{found} == "" ? "{word}" : {found}',
+        "pattern": "[A-Za-z0-9_./][A-Za-z0-9_./+-]*",
+    }
+    old = draft.add_state(f"word_{path}", value)
+    draft.claim(f"the content of {path}", word)
+    tee = run_as_root("/usr/bin/tee", "--", path)
+    for title, when, undo in (
+        ("Create", f'{is_there} == ""', {"undo": run_as_root("/usr/bin/rm", "-f", "--", path)}),
+        (
+            "Change",
+            f'{is_there} != "" && {found} != "{word}"',
+            {"undo": {**tee, "stdin": f"{{{old}}}\n"}},
+        ),
+    ):
+        if title == "Create" and only_if_there:
+            continue
+        draft.add_step(
+            origin,
+            {
+                "title": f"{title} {path}: {word}",
+                "when": when,
+                "do": {**tee, "stdin": f"{word}\n"},
+                **undo,
+                "before": f"{{{is_there} == '' ? 'no file' : {found}}}",
+                "after": word,
             },
         )
 
@@ -280,6 +363,7 @@ def carry_file(draft: Draft, origin: Origin, path: str, attributes: Mapping[str,
 def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> None:
     """Remove a file; with *whole*, a directory with all that is in it too."""
     _refuse_odd_path(path, draft)
+    _refuse_access(path)
     if path.count("/") < 2 and not path.startswith("\x01"):
         raise Unclear(f"{path} is at the top of the file system")
     found, shown, word = _look_for(draft, path)
@@ -335,6 +419,13 @@ def carry_link(draft: Draft, origin: Origin, path: str, target: str) -> None:
                 "before": f"{{{found} == '' ? 'no link' : {found}}}",
                 "after": target,
             },
+        )
+
+
+def _refuse_access(path: str) -> None:
+    if _OF_ACCESS.match(path):
+        raise Unclear(
+            f"access to a host may depend on {path}, so Keyturn leaves its content alone"
         )
 
 

@@ -3,7 +3,7 @@
 import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,13 @@ class Pages:
     fields: dict[str, dict[str, Any]]
     drafts: list[Draft] = field(default_factory=list[Draft])
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    refusals: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """When each of its pages is refused."""
+    notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    """What each of its pages asks or says."""
     _has_packages: bool = False
+    _prints: set[int] = field(default_factory=set[int])
+    """The outcomes, by number, of commands that only print something."""
 
     def add_outcome(self, kind: Kind, origin: Origin, note: str = "") -> None:
         self.outcomes.append(Outcome(kind, origin.line, origin.title, show_marks(note)))
@@ -96,7 +102,7 @@ class Pages:
         try:
             if "\n" not in code.strip() and not problems:
                 meanings = shell_lines.understand_line(code.strip())
-            if meanings is not None and not any(one.service[0] in _AGAIN for one in meanings):
+            if meanings is not None:
                 self._carry_meanings(origin, meanings, note)
                 return
         except Unclear as unclear:
@@ -129,6 +135,8 @@ class Pages:
                     is_package=one.is_package,
                 )
         reasons = [one.left_out for one in meanings if one.left_out]
+        if all(one.reads or one.left_out for one in meanings):
+            self._prints.add(len(self.outcomes))
         if len(reasons) == len(meanings):
             self.leave_out(origin, reasons[0])
         else:
@@ -156,12 +164,17 @@ class Pages:
         drafts = [one for one in self.drafts if one.steps or one.checks]
         if any(one.steps for one in drafts):
             # A change reads its own state; what was only printed has no place in it.
+            for at in self._prints:
+                note = "it only prints, and a change has no place for that: make it a check"
+                self.outcomes[at] = replace(self.outcomes[at], kind=Kind.LEFT_OUT, note=note)
             drafts = [one for one in drafts if one.steps]
             for one in drafts:
                 for name in one.checks:
                     one.read.pop(name, None)
         for draft in drafts:
             draft.question_conflicts()
+            draft.refuse += [{key: draft.text(one[key]) for key in one} for one in self.refusals]
+            draft.notes += [{key: draft.text(one[key]) for key in one} for one in self.notes]
         for number, draft in enumerate(drafts, start=1):
             words = make_words(self.name)[: 4 if len(drafts) == 1 else 3]
             parts = [*words, f"part{number}"] if len(drafts) > 1 else words

@@ -256,7 +256,10 @@ def _is_served(pages: Pages, file: Path, job: Job, names: dict[str, str]) -> boo
             meanings = shell_lines.understand_line(code) if is_line else None
         except Unclear:
             return False
-        if meanings is None or not all(one.service[0] or one.left_out for one in meanings):
+        # A test of the configuration, as in `nginx -t && systemctl reload nginx`, only reads.
+        if meanings is None or not all(
+            one.service[0] or one.left_out or one.reads for one in meanings
+        ):
             return False
         found += [(command, one.service) for one in meanings]
     if not any(verb in ("restart", "reload", "status") for _, (verb, _) in found):

@@ -13,7 +13,9 @@ from runbooks._declared_reads import refuse_change
 _SHELL_SIGNS = re.compile(r"[|&;<>()`$*?~\[\]{}!#\n\\]")
 _MARK = re.compile("\x01([a-z][a-z0-9_]*)\x02")
 _SILENT = frozenset({"echo", "printf", "true", ":", "sleep", "pwd", "whoami", "cd", "exit", "set"})
-_VERBS = frozenset({"start", "stop", "enable", "disable", "restart", "reload", "status"})
+_VERBS = frozenset(
+    {"start", "stop", "enable", "disable", "mask", "unmask", "restart", "reload", "status"}
+)
 _NO_SIGNS = "It has no undo, so a plan with it needs the approvals of what cannot be undone."
 _QUESTION = "TODO: what that was read shows that this is still needed? {0}"
 _UNDO = "TODO: why it cannot be undone, as a clause; or write `undo` instead"
@@ -55,6 +57,26 @@ def understand_line(line: str) -> list[Meaning] | None:
     return meanings
 
 
+def only_reads(code: str) -> bool:
+    """Return whether each command of a line, also of a pipe, is known to only read."""
+    parts = re.split(r"\s*(?:\|\||&&|[|;\n])\s*", code.strip())
+    return all(map(_is_reading, filter(None, parts)))
+
+
+def _is_reading(part: str) -> bool:
+    plain = re.sub(r"\s*(?:2>&1|[12]?>\s*/dev/null)", "", part)
+    try:
+        words = shlex.split(plain)
+    except ValueError:
+        return False
+    # A pattern of grep, and a value of the request, may have such signs.
+    bare = re.sub(r"'[^']*'|\"[^\"$`\\]*\"", "", plain)
+    if re.search(r"[&<>()`$]", bare) or not words:
+        return False
+    words = words[1:] if words[0] == "sudo" else words
+    return bool(words) and (words[0] in _SILENT or _understand_reading(words) is not None)
+
+
 def has_signs(line: str) -> bool:
     """Return whether a line has something that a shell takes otherwise."""
     return _SHELL_SIGNS.search(line) is not None
@@ -68,6 +90,8 @@ def _understand(words: Sequence[str]) -> list[Meaning] | None:
     program, rest = words[0].rpartition("/")[2], list(words[1:])
     if program in _SILENT:
         return [Meaning(left_out="it changes nothing on the host")]
+    if [program, *rest] == ["systemctl", "daemon-reload"]:
+        return [Meaning(changes.carry_daemon_reload)]
     services = _list_services(words[0], program, rest)
     if services:
         return [_make_service(*each) for each in services]
@@ -102,8 +126,6 @@ def _list_services(path: str, program: str, rest: Sequence[str]) -> list[tuple[s
 
 
 def _make_service(verb: str, name: str) -> Meaning:
-    if name.endswith((".timer", ".socket", ".mount", ".target", ".path")):
-        raise Unclear(f"{name} is a unit and no service")
     service = (verb, name)
     match verb:
         case "status":
@@ -111,7 +133,15 @@ def _make_service(verb: str, name: str) -> Meaning:
                 left_out="Keyturn reads the service before and after each change", service=service
             )
         case "restart" | "reload":
-            return Meaning(service=service)
+            return Meaning(
+                lambda draft, origin: changes.carry_restart_each_time(draft, origin, verb, name),
+                service=service,
+            )
+        case "mask" | "unmask":
+            masked = verb == "mask"
+            return Meaning(
+                lambda draft, origin: changes.carry_mask(draft, origin, name, masked=masked)
+            )
         case "start" | "stop":
             running = verb == "start"
             return Meaning(
@@ -254,6 +284,41 @@ def _understand_account(
     return understand
 
 
+def _understand_usermod(rest: Sequence[str]) -> list[Meaning] | None:
+    if len(rest) == 4 and rest[:2] in (["-a", "-G"], ["-G", "-a"]):
+        rest = ["-aG", *rest[2:]]
+    if len(rest) != 3 or rest[0] not in ("-aG", "-Ga"):
+        return None
+    return [
+        Meaning(
+            lambda draft, origin, group=group: changes.carry_membership(
+                draft, origin, rest[2], group
+            )
+        )
+        for group in rest[1].split(",")
+    ]
+
+
+def _understand_mount(rest: Sequence[str]) -> list[Meaning] | None:
+    if len(rest) != 3 or rest[0] != "-o" or not rest[1].startswith("remount,"):
+        return None
+    options = rest[1].split(",")[1:]
+    return [Meaning(lambda draft, origin: changes.carry_remount(draft, origin, rest[2], options))]
+
+
+def _understand_named(
+    word: str, carry: Callable[[Draft, Origin, str], None]
+) -> Callable[[Sequence[str]], list[Meaning] | None]:
+    """Return what understands `hostnamectl set-hostname NAME` and the like."""
+
+    def understand(rest: Sequence[str]) -> list[Meaning] | None:
+        if len(rest) != 2 or rest[0] != word:
+            return None
+        return [Meaning(lambda draft, origin: carry(draft, origin, rest[1]))]
+
+    return understand
+
+
 def _take_options(rest: Sequence[str]) -> tuple[list[str], str | None]:
     """Return the options of useradd and groupadd, and the one name; None if there is more."""
     options: list[str] = []
@@ -285,6 +350,10 @@ _PROGRAMS: dict[str, Callable[[Sequence[str]], list[Meaning] | None]] = {
     "useradd": _understand_account("passwd", present=True),
     "userdel": _understand_account("passwd", present=False),
     "groupadd": _understand_account("group", present=True),
+    "usermod": _understand_usermod,
+    "mount": _understand_mount,
+    "hostnamectl": _understand_named("set-hostname", changes.carry_hostname),
+    "timedatectl": _understand_named("set-timezone", changes.carry_timezone),
     "groupdel": _understand_account("group", present=False),
 }
 

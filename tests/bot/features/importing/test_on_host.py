@@ -1,0 +1,230 @@
+"""Each kind of change, of tasks and of lines for a shell, on a host with sshd and systemd.
+
+The host has namespaces, an /etc and a /home of its own, so that accounts, its name and its mounts
+are not those of this machine.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bot.features.importing.ansible import import_ansible
+from bot.features.importing.pages import Imported
+from bot.features.importing.rundeck import import_rundeck
+from connectors.fleet import Fleet
+from connectors.inventory import Inventory
+from connectors.ssh_pool import SshPool
+from runbooks import Change, NoUndo
+from runbooks._declared import check_page, load_page
+from tests.acceptance.direct_execution import execute_plan, undo_plan
+from tests.playground.sshd import Sshd
+from tests.playground.systemd import Systemd, explain_missing_support
+
+_MISSING = explain_missing_support()
+pytestmark = [
+    pytest.mark.real,
+    pytest.mark.skipif(bool(_MISSING), reason=f"systemd cannot run here: {_MISSING}"),
+]
+
+_SLEEPS = "[Service]\nExecStart=/bin/sleep 1000\n[Install]\nWantedBy=ours.target\n"
+_UNITS = {
+    "web.service": f"[Unit]\nDescription=Web\n{_SLEEPS}",
+    "idle.service": f"[Unit]\nDescription=Idle\n{_SLEEPS}",
+}
+_PREPARE = """
+cp -a /etc /run/etc && mount --bind /run/etc /etc && mount --bind "$1" /etc/systemd/system
+mkdir -p /run/home /run/sshd /run/data && mount --bind /run/home /home
+mount -t tmpfs -o rw,nosuid tmpfs /run/data
+groupadd staff1 && groupadd ops && useradd -m -s /bin/sh -c Ann -g staff1 ann
+hostname web1 && echo web1 > /etc/hostname
+ln -sfn /usr/share/zoneinfo/Etc/UTC /etc/localtime && echo Etc/UTC > /etc/timezone
+mkdir -p /etc/app && echo 'first = 1' > /etc/app/conf && : > /etc/app/empty
+"""
+# What a kind may change: accounts, names, links, modes and contents, mounts and units.
+_LOOK = """
+getent passwd; getent group; hostname; cat /etc/hostname /etc/timezone; readlink /etc/localtime
+find /etc/app /etc/tmpfiles.d -printf '%p %m %u %g %y %l\\n' | sort
+find /etc/app -type f -exec sha256sum {} + | sort
+findmnt -n -o OPTIONS /run/data
+systemctl is-active web idle; systemctl is-enabled web idle
+"""
+
+
+class _Systemd(Systemd):
+    """One that finds what is enabled and masked in a directory of its own, as in /etc."""
+
+    def __init__(self) -> None:
+        super().__init__(_UNITS)
+        self.own = self.directory / "own"
+        self.own.mkdir()
+
+    def _configure(self) -> list[str]:
+        paths = f"/etc/systemd/system:{self.units}"
+        return [paths if word == str(self.units) else word for word in super()._configure()]
+
+
+class _Host(Sshd):
+    """An OpenSSH server in the namespaces of a systemd."""
+
+    def __init__(self, systemd: Systemd) -> None:
+        super().__init__()
+        self._systemd = systemd
+
+    def _configure(self) -> list[str]:
+        children = Path(f"/proc/{self._systemd.pid}/task/{self._systemd.pid}/children")
+        first = children.read_text().split()[0]
+        enter = ["nsenter", "--target", first, "--pid", "--mount", "--uts", "--cgroup", "--"]
+        return [*enter, *super()._configure()]
+
+
+class _Machine:
+    def __init__(self, host: _Host, systemd: Systemd, policy: Path) -> None:
+        entry = host.inventory_entry(area="infra")
+        self.fleet = Fleet(Inventory.model_validate({"hosts": {"web1": entry}}), SshPool(policy))
+        self.systemd = systemd
+
+    def look(self) -> str:
+        return self.systemd.run_inside(
+            "nsenter", "--target", "1", "--uts", "sh", "-c", _LOOK
+        ).stdout
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Machine]:
+    policy = tmp_path_factory.mktemp("policy")
+    with _Systemd() as systemd:
+        enter = ("nsenter", "--target", "1", "--uts", "sh", "-ec", _PREPARE, "sh")
+        prepared = systemd.run_inside(*enter, str(systemd.own))
+        assert prepared.returncode == 0, prepared.stderr
+        systemd.systemctl("daemon-reload")
+        systemd.systemctl("start", "web")
+        with _Host(systemd) as host:
+            machine = _Machine(host, systemd, policy)
+            yield machine
+            machine.fleet.close()
+
+
+def load(job: Imported) -> Change[Any]:
+    """Return the request of the one page of a job, which has no open question."""
+    (draft,) = job.drafts
+    kinds = {str(one.kind) for one in job.outcomes if not one.is_setting}
+    assert kinds == {"carried over"}, job.outcomes
+    assert draft.list_questions() == []
+    runbook = load_page(Path("page.yaml"), draft.render().encode())
+    check_page(runbook)
+    assert issubclass(runbook, Change)
+    return runbook.model_validate({"host": "web1"})
+
+
+def import_task(tmp_path: Path, task: str) -> Change[Any]:
+    file = tmp_path / "tasks.yml"
+    file.write_text(f"- {task}\n")
+    return load(import_ansible(file, set())[0])
+
+
+def import_line(tmp_path: Path, line: str) -> Change[Any]:
+    file = tmp_path / "job.yaml"
+    file.write_text(json.dumps([{"name": "job", "sequence": {"commands": [{"exec": line}]}}]))
+    return load(import_rundeck(file, set())[0])
+
+
+TASKS = [
+    "service: {name: idle, state: started}",
+    "systemd: {name: web, state: stopped}",
+    "systemd_service: {name: web, enabled: yes, scope: system}",
+    "systemd: {name: idle, masked: yes}",
+    "user: {name: ann, shell: /bin/bash}",
+    "user: {name: ann, uid: 4711, home: /home/other}",
+    "user: {name: ann, group: ops}",
+    "user: {name: ann, groups: [ops], append: yes}",
+    "user: {name: bob, shell: /bin/sh, groups: ops, append: yes}",
+    "user: {name: bob, group: ops, system: yes, create_home: no}",
+    "group: {name: team}",
+    "hostname: {name: web1.example.com}",
+    "timezone: {name: Europe/Berlin}",
+    "lineinfile: {path: /etc/app/new, line: a = b, create: yes}",
+    "lineinfile: {path: /etc/app/empty, line: a = b, create: yes, mode: '0600'}",
+    "lineinfile: {path: /etc/app/conf, line: a = b, create: yes, owner: ann}",
+    "file: {path: /etc/app/conf, mode: 'u=rw,g=r,o='}",
+    "file: {path: /etc/app/dir, state: directory, owner: ann, group: ops}",
+    "copy: {dest: /etc/app/new, content: one}",
+    "file: {path: /etc/app/link, state: link, src: /etc/app/conf}",
+    "authorized_key: {user: ann, path: /etc/app/conf, manage_dir: no, "
+    "key: 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPx ann@laptop'}",
+]  # fmt: skip
+LINES = [
+    "systemctl stop web",
+    "service idle start",
+    "systemctl enable --now idle",
+    "systemctl mask idle",
+    "sudo usermod -aG ops ann",
+    "usermod -a -G ops ann",
+    "useradd -m -s /bin/bash bob",
+    "hostnamectl set-hostname db1",
+    "timedatectl set-timezone Asia/Tokyo",
+    "mount -o remount,noexec,ro /run/data",
+    "sudo mount -o remount,suid /run/data",
+    "chmod 600 /etc/app/conf && chown ann:ops /etc/app/conf",
+    "ln -s /etc/app/conf /etc/app/link",
+    "mkdir -p /etc/app/dir",
+    "touch /etc/app/new",
+]  # fmt: skip
+
+
+def check_effect(machine: _Machine, change: Change[Any]) -> None:
+    before = machine.look()
+    plan = execute_plan(machine.fleet, change)
+    assert machine.look() != before
+    undo_plan(machine.fleet, change, plan)
+    assert machine.look() == before
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_task_is_in_effect_after_its_steps_and_gone_after_their_undo(
+    machine: _Machine, tmp_path: Path, task: str
+):
+    check_effect(machine, import_task(tmp_path, task))
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_line_is_in_effect_after_its_steps_and_gone_after_their_undo(
+    machine: _Machine, tmp_path: Path, line: str
+):
+    check_effect(machine, import_line(tmp_path, line))
+
+
+@pytest.mark.parametrize(
+    ("importer", "text"),
+    [
+        (import_task, "user: {name: ann, shell: /bin/sh, comment: Ann, group: staff1}"),
+        (import_task, "hostname: {name: web1}"),
+        (import_task, "lineinfile: {path: /etc/app/none, line: a, state: absent}"),
+        (import_task, "timezone: {name: Etc/UTC}"),
+        (import_task, "lineinfile: {path: /etc/app/conf, line: first = 1, create: yes}"),
+        (import_line, "mount -o remount,exec,rw,nosuid /run/data"),
+        (import_line, "systemctl start web && systemctl unmask web"),
+    ],
+)
+def test_nothing_is_planned_for_what_is_so_already(
+    machine: _Machine, tmp_path: Path, importer: Callable[[Path, str], Change[Any]], text: str
+):
+    change = importer(tmp_path, text)
+    assert change.plan(change.read(machine.fleet.run_query)).steps == ()
+
+
+def test_comment_of_a_user_is_set_and_the_old_one_is_told(machine: _Machine, tmp_path: Path):
+    change = import_task(tmp_path, "user: {name: ann, comment: Ann B}")
+    (step,) = execute_plan(machine.fleet, change).steps
+    assert isinstance(step.undo, NoUndo)
+    assert "put it back by hand: Ann" in step.undo.reason
+
+
+def test_systemd_reads_its_unit_files_again_where_one_changed(machine: _Machine, tmp_path: Path):
+    change = import_task(tmp_path, "systemd: {name: web, daemon_reload: yes}")
+    assert not change.plan(change.read(machine.fleet.run_query)).steps
+    machine.systemd.write("web.service", _UNITS["web.service"] + "# changed\n")
+    plan = execute_plan(machine.fleet, change)
+    assert [isinstance(step.undo, NoUndo) for step in plan.steps] == [True]
