@@ -668,6 +668,7 @@ class _Builder:
         with self._at(*path):
             if (part.undo is None) == (not part.no_undo):
                 raise ValueError("write either `undo`, or `no_undo` with the reason")
+        when = self._compile(part.when, *path, "when", wanted=(cel.BOOL,))
         with self._at(*path, "when"):
             if not cel.list_names(part.when) & (self._part.read.keys() | self._part.state.keys()):
                 raise ValueError(
@@ -676,7 +677,7 @@ class _Builder:
                 )
         return _Step(
             self._make_text(part.title, *path, "title"),
-            self._compile(part.when, *path, "when", wanted=(cel.BOOL,)),
+            when,
             self._make_command(part.do, *path, "do"),
             self._make_command(part.undo, *path, "undo") if part.undo else None,
             self._make_text(part.no_undo, *path, "no_undo"),

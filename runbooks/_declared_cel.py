@@ -8,6 +8,7 @@ given.
 A text holds expressions in braces: `{host} has {count(rows.size(), "row")}`. Two braces are one.
 """
 
+import difflib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -176,7 +177,8 @@ class Scope:
         try:
             compiled = self._env.compile(source)
         except RuntimeError as error:
-            raise CelError(f"{_describe(str(error))}, in `{source}`") from None
+            message = _describe(str(error), source, self.types)
+            raise CelError(message) from None
         return _check_type(Expression(source, compiled, compiled.return_type()), wanted)
 
 
@@ -195,13 +197,24 @@ def _name_type(type_: Type) -> str:
     return names.get(type_.name(), f"of the type {type_.name().lower()}")
 
 
-def _describe(message: str) -> str:
+def _describe(message: str, source: str, names: Iterable[str]) -> str:
+    """Return what CEL says of an expression, and what to do."""
     found = _PLACE.search(message)
     if found is None:
-        return "is nested too deeply" if "recursion" in message else "is not CEL"
-    text = re.sub(r" \(in container ''\)", "", found[2])
-    text = re.sub(r"undeclared reference to '(.*?)'", r"nothing has the name \1", text)
-    return f"character {found[1]}: {text[:200]}"
+        what = "is nested too deeply" if "recursion" in message else "is not CEL"
+        return f"{what}, in `{source}`: write a shorter one, such as `now != value`"
+    text = re.sub(r" \(in container ''\)", "", found[2])[:200]
+    where = f"character {found[1]}: {{}}, in `{source}`: {{}}"
+    if name := re.search(r"undeclared reference to '(.*?)'", text):
+        return where.format(f"nothing has the name {name[1]}", _suggest(name[1], names))
+    return where.format(text, "correct it there. And is &&, or is ||, not is !")
+
+
+def _suggest(name: str, names: Iterable[str]) -> str:
+    known = sorted(names)
+    if near := difflib.get_close_matches(name, known, n=1):
+        return f"write `{near[0]}`"
+    return f"the names are {', '.join(known[:10])}{' …' if len(known) > 10 else ''}"
 
 
 def _refuse_costly(source: str) -> None:

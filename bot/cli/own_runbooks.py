@@ -90,7 +90,8 @@ def create_runbook(
     is_known = configured and Path(configured).resolve() == place.resolve()
     setting = "" if is_known else f"KEYTURN_RUNBOOKS={shlex.quote(str(place.resolve()))} "
     lines = [f"wrote {file}" for file in written]
-    advice = f"Fill them in, then run: {setting}keyturn runbook lint {words}"
+    them = "them" if len(written) > 1 else "it"
+    advice = f"Fill {them} in, then run: {setting}keyturn runbook lint {words}"
     print_result({"files": written}, [*lines, advice])
 
 
@@ -368,10 +369,16 @@ def _choose(words: "Sequence[str]") -> "list[type[AnyRunbook]]":
 
 def _parse_request(words: "Sequence[str]") -> "AnyRunbook":
     from bot.model.request_form import find_runbook, parse_request
+    from runbooks._declared import check_page
+    from runbooks._declared_yaml import PageError
 
     _load_for_author(" ".join(words))
     with exit_on_errors():
         runbook, values = find_runbook(words)
+        try:
+            check_page(runbook)
+        except PageError as error:
+            exit_with_error(f"{runbook.words}: {error}", NOT_UNDERSTOOD)
         return parse_request(runbook, values)
 
 

@@ -34,14 +34,10 @@ pytestmark = pytest.mark.real
 _PAGE = Path(__file__).parents[2] / "docs" / "runbooks.md"
 
 
-def load_maintenance(directory: Path, *, root: bool = False) -> type[Change[Any]]:
-    """Return the runbook of the page, for another directory, and by root if wanted."""
+def load_maintenance(directory: Path) -> type[Change[Any]]:
+    """Return the runbook of the page as it is, for another directory."""
     (text,) = re.findall(r"```yaml\n(.*?)```", _PAGE.read_text(), re.DOTALL)
     text = text.replace("/var/tmp", str(directory))
-    if root:
-        text = re.sub(
-            r"\{run: \[(touch|rm), (.*?)\]\}", r"{run: [/usr/bin/\1, \2], root: true}", text
-        )
     runbook = load_change_page(text)
     register_page(runbook)
     return runbook
@@ -91,7 +87,7 @@ def test_page_of_the_documentation_runs_on_an_enrolled_host_with_two_signatures(
     flags.mkdir()
     for place in (enrolled.directory.parent, enrolled.directory, flags):
         place.chmod(0o755)  # so that the login which reads can look
-    runbook = load_maintenance(flags, root=True)
+    runbook = load_maintenance(flags)
     with open_enrolled_service(tmp_path, enrolled, keys, runbooks=[runbook]) as gate:
         run = gate.harness.request(runbook.model_validate({"host": HOST, "mode": "on"}))
         assert run.state is State.PENDING, run.summary

@@ -533,7 +533,7 @@ def _split_packages(tasks: Sequence[_Task]) -> Iterator[_Task]:
     """Yield a task for each package, since each has an undo of its own."""
     for task in tasks:
         key = next((key for key in ("name", "pkg", "package") if key in task.given), "")
-        given = task.given.get(key, "")
+        given = task.given.get(key) or ""
         names = as_list(given) if is_list(given) else str(given).split(",")
         for name in names:
             yield replace(

@@ -115,13 +115,15 @@ def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear("it asks for no state of a service")
     if reload:
         changes.carry_daemon_reload(draft, origin, name)
-    if has_mask:
-        changes.carry_mask(draft, origin, name, masked=masked)
+    # What is masked can neither be started nor disabled.
+    if has_mask and not masked:
+        changes.carry_mask(draft, origin, name, masked=False)
     running = {"started": True, "stopped": False}.get(state)
-    if running is not None or has_enabled:
-        changes.carry_service(
-            draft, origin, name, running=running, enabled=enabled if has_enabled else None
-        )
+    if running is not None or (has_enabled and not (has_mask and masked)):
+        at_boot = enabled if has_enabled and not (has_mask and masked) else None
+        changes.carry_service(draft, origin, name, running=running, enabled=at_boot)
+    if has_mask and masked:
+        changes.carry_mask(draft, origin, name, masked=True)
     if state in ("restarted", "reloaded"):
         changes.carry_restart_each_time(draft, origin, state.removesuffix("ed"), name)
 

@@ -67,9 +67,17 @@ def _read_service(draft: Draft, name: str) -> str:
     return service
 
 
+def _refuse_any(name: str) -> None:
+    """Refuse a service that a request names: it could be one on which access depends."""
+    if "\x01" in name:
+        raise Unclear("its service is a value of the request, which may be the one for logins")
+
+
 def _carry_enabled(
     draft: Draft, origin: Origin, name: str, service: str, *, enabled: bool
 ) -> None:
+    if not enabled:
+        _refuse_any(name)
     verb, other = ("enable", "disable") if enabled else ("disable", "enable")
     unit = f"{draft.word(name)}.service"
     draft.claim(f"whether {name} starts at boot", "yes" if enabled else "no")
@@ -88,6 +96,8 @@ def _carry_enabled(
 
 def carry_mask(draft: Draft, origin: Origin, name: str, *, masked: bool) -> None:
     """Have systemd refuse to start a unit, or not."""
+    if masked:
+        _refuse_any(name)
     service = _read_service(draft, name)
     name = name.removesuffix(".service")
     unit = f"{draft.word(name)}.service"

@@ -18,7 +18,7 @@ _PATTERN = re.compile(
 )
 # Who may log in and become root, which a mistake takes from everyone.
 _OF_ACCESS = re.compile(
-    r"/etc/(sudoers|ssh/|pam\.d/|security/|passwd|shadow|group|gshadow|nsswitch\.conf|hosts\.(allow|deny))"
+    r"/etc/(sudoers|ssh/|sysconfig/sshd|default/ssh|pam\.d/|security/|passwd|shadow|group|gshadow|nsswitch\.conf|hosts\.(allow|deny))"
 )
 _MOST_INPUT = 8000
 _MOST_TEXT = 4000

@@ -75,6 +75,20 @@ def test_page_is_written_in_the_terminal(tmp_path: Path):
     assert lint_runbook(load_page(file, file.read_bytes()))
 
 
+def test_page_with_a_fault_is_not_tried_and_its_place_is_told(tmp_path: Path):
+    file = tmp_path / "runbooks" / "swappiness_set.yaml"
+    file.parent.mkdir(mode=0o755)
+    tmp_path.chmod(0o755)
+    file.write_text(change_text(CHANGE, "now != value", "nov != value"))
+    env = os.environ | {"KEYTURN_RUNBOOKS": str(tmp_path), "KEYTURN_DATA": str(tmp_path / "var")}
+    tried = run_command(("runbook", "try", "swappiness", "set", "web1", "10"), env=env)
+    assert (tried.returncode, tried.stderr.count("\n")) == (2, 1)
+    assert (
+        "swappiness set: line 17, column 5: character 1: nothing has the name nov" in tried.stderr
+    )
+    assert tried.stderr.endswith(": write `now`\n")
+
+
 def record(directory: Path, **outputs: str) -> None:
     for name, output in outputs.items():
         recording = Recording(

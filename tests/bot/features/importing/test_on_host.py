@@ -136,6 +136,7 @@ TASKS = [
     "systemd: {name: web, state: stopped}",
     "systemd_service: {name: web, enabled: yes, scope: system}",
     "systemd: {name: idle, masked: yes}",
+    "systemd: {name: web, masked: yes, enabled: no, state: stopped}",
     "user: {name: ann, shell: /bin/bash}",
     "user: {name: ann, uid: 4711, home: /home/other}",
     "user: {name: ann, group: ops}",

@@ -106,6 +106,10 @@ TASKS = [
     ("command: nft create table inet filter", BLIND, "nft create table inet filter"),
     # k3s-io/k3s-ansible, Apache-2.0
     ("systemd: {name: k3s, state: restarted}", OUT, "request: service restart HOST k3s"),
+    # jnv/ansible-role-unattended-upgrades, GPL-2.0: a fact only
+    ("apt: {pkg: , state: present, update_cache: yes}", OUT, "is not the name of one package"),
+    # dev-sec/ansible-collection-hardening, Apache-2.0
+    ("service: {name: '{{ name }}', enabled: no}", OUT, "may be the one for logins"),
     # geerlingguy/ansible-role-ntp and -nginx, MIT
     ("timezone: {name: Etc/UTC}", OVER, "/usr/share/zoneinfo/Etc/UTC"),
     ("service: {name: nginx, state: started, enabled: '{{ on }}'}", OUT, "neither yes nor no"),
