@@ -131,4 +131,8 @@ _NOTES = """\
   fifths are Jinja's.
 * A start with chat imports 2,000 modules. The libraries hold 94 MB with chat, and Keyturn's own
   modules with routes, pages and runbooks 53 MB.
+* What later runs leave behind is in caches that have limits, and fill: the page cache of each of
+  SQLite's connections, and parsed reports and rulings.
+* A declared runbook of one's own takes 6 ms of a start at most: its page is parsed for its words,
+  and again for the class that it becomes.
 """
