@@ -6,11 +6,7 @@ from pathlib import Path
 EXECUTABLE = "/usr/bin/chromium-headless-shell"
 # What is expected is seen as soon as it is there: how long that may take on a busy machine.
 PATIENCE_MS = 30_000
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-background-networking"),
-    # Fewer processes and threads, which take a tenth of the CPU time.
-    *("--no-zygote", "--in-process-gpu", "--num-raster-threads=1", "--js-flags=--single-threaded"),
-)
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
 
 
 def get_picture_file(name: str) -> Path | None:
