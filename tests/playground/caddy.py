@@ -33,7 +33,9 @@ class Caddy(Daemon):
     def _configure(self) -> list[str]:
         text = _CONFIGURATION.format(directory=self.directory, site=self._site)
         self.configuration.write_text(text)
-        return [self._caddy, "run", "--config", str(self.configuration), "--adapter", "caddyfile"]
+        # Where it saves its configuration by itself; without one, in the directory of the tests.
+        begin = ["/usr/bin/env", f"XDG_CONFIG_HOME={self.directory}", self._caddy, "run"]
+        return [*begin, "--config", str(self.configuration), "--adapter", "caddyfile"]
 
     def _answers(self) -> bool:
         try:
