@@ -10,6 +10,7 @@ from playwright.async_api import Page, expect
 
 from bot.db.break_glass import BreakGlass
 from bot.model.run import State, StepRecord, StepState
+from bot.model.waiting import Waiting, WaitingFor
 from bot.slack.blocks import Message, View, actions, bold, button, code
 from bot.slack.features import HomeSection
 from bot.slack.home import HomeContent, render_home
@@ -102,6 +103,10 @@ def scenes() -> dict[str, list[Message]]:
         name: [render_card(replace(run_view, approvers=owners))]
         for name, run_view in build_run_view_of_each_state().items()
     }
+    later = build_run(
+        State.QUEUED, waiting=Waiting(WaitingFor.START_TIME, time=ASKED + 60 * MINUTE)
+    )
+    drawn["starts later"] = [render_card(build_run_view(later, decisions=[build_approval()]))]
     drawn["several hosts"] = [render_card(fan_out())]
     states = [run_view.run for run_view in build_run_view_of_each_state().values()]
     storm = [replace(run, id=number) for number, run in enumerate(states * 2, start=11)]
