@@ -84,5 +84,7 @@ def test_stop_with_hundreds_of_open_pages_logs_no_error(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.wait(15)
     log = (tmp_path / "log").read_text()
-    # Hundreds of pages that open within a second may make it slow, which it says.
-    assert [line for line in log.splitlines() if "WARNING bot.observability" not in line] == []
+    # Hundreds of pages that open within a second may make it slow, which it says, and so does the
+    # scheduler, whose next call of a duty is due before the last one has ended.
+    slow = ("WARNING bot.observability", "skipped: maximum number of running instances")
+    assert [line for line in log.splitlines() if not any(one in line for one in slow)] == []
