@@ -30,11 +30,13 @@ from tests.bot.db.test_grants import grant
 from tests.bot.duties import add_calendar, build_duties, with_facts
 from tests.bot.harness import Harness, open_harness
 from tests.bot.slack.chat import open_chat
+from tests.bot.slack.conftest import patient
 from tests.bot.web.conftest import create_site
 from tests.policies import get_starter_rules, write_policy
 from tests.toy import RUNBOOKS as RUNBOOKS_BY_WORDS
 from tests.toy import BreakSwitch, MeltSwitch, SetSwitch, ShowSwitches, TakeDown
 
+__all__ = ["patient"]
 REQUEST = 'permit (principal, action == Action::"request", resource)'
 CONDITIONS = (
     *(["true"] * 4),

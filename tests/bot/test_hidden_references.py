@@ -26,12 +26,14 @@ from tests.bot.api.conftest import create_api_harness
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules
 from tests.bot.slack.chat import open_chat
+from tests.bot.slack.conftest import patient
 from tests.bot.slack.test_home import open_home
 from tests.bot.web.conftest import create_site
 from tests.drift_keys import read_due_keys
 from tests.policies import PEOPLE
 from tests.toy import BreakSwitch, KeepSwitch, SetSwitch, TakeDown
 
+__all__ = ["patient"]
 VIEW = """
 permit (principal in Role::"administrator", action == Action::"view", resource);
 permit (principal in Role::"developer", action == Action::"view", resource in Area::"web");
