@@ -1,24 +1,30 @@
 """Fire schedules: request a run for each due time, exactly once.
 
 Each due time of a schedule gets a row with its outcome: the run, or why there is none. The key of
-the row decides which process fires, and the database's clock decides what is due.
+the row decides which process fires, and the database's clock decides what is due. APScheduler only
+wakes a process: its jobs are kept in memory.
 """
 
 import asyncio
 import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from itertools import islice
+from typing import Any
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from bot.audit import change_log, events
 from bot.audit.event_type import Event
 from bot.db import runs
 from bot.db.database import Transaction
-from bot.execution.scheduler import INTERVAL_SECONDS, run_duty
+from bot.execution.scheduler import INTERVAL_SECONDS, JOB_OPTIONS, run_duty
 from bot.features.schedules import approval, rows
 from bot.features.schedules.actions import SCHEDULE_STATE_EVENTS
 from bot.features.schedules.rows import Fire, Schedule
 from bot.model.run import STATES_BEFORE_INTENT, RefusedBy, RequestOrigin, Run, State
 from bot.model.schedule import FireOutcome, Overlap, ScheduleState
-from bot.model.times import MINUTE, SECOND
+from bot.model.times import MINUTE
 from bot.policy import Policy
 from bot.workflow.context import WorkflowContext
 from bot.workflow.finish import end_run
@@ -35,20 +41,29 @@ class ScheduleTimer:
 
     def __init__(self, context: WorkflowContext) -> None:
         self._context = context
-        self._pause: float = INTERVAL_SECONDS
+        self._scheduler = AsyncIOScheduler(timezone=UTC)
 
     async def run_until_cancelled(self) -> None:
-        while True:
-            await run_duty(self._fire_and_set_pause)
-            await asyncio.sleep(self._pause)
+        now = datetime.now(UTC)
+        often: Mapping[str, Any] = {"seconds": INTERVAL_SECONDS, **JOB_OPTIONS}
+        self._scheduler.add_job(self._fire, "interval", next_run_time=now, **often)
+        self._scheduler.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._scheduler.shutdown(wait=False)
 
-    def _fire_and_set_pause(self) -> None:
-        self._pause = INTERVAL_SECONDS
-        fire_due_schedules(self._context)
+    async def _fire(self) -> None:
+        await run_duty(lambda: fire_due_schedules(self._context))
+        await run_duty(self._wake_at_next_due_time)
+
+    def _wake_at_next_due_time(self) -> None:
         with self._context.database.reading() as tx:
-            due_at = rows.get_next_due_time(tx)
-            if due_at is not None:
-                self._pause = min(self._pause, (due_at - tx.now) / SECOND)
+            due_at, now = rows.get_next_due_time(tx), tx.now
+        if due_at is not None:
+            at = datetime.now(UTC) + timedelta(microseconds=due_at - now)
+            once: Mapping[str, Any] = {"id": "next", "replace_existing": True, **JOB_OPTIONS}
+            self._scheduler.add_job(self._fire, "date", run_date=at, **once)
 
 
 def fire_due_schedules(context: WorkflowContext) -> None:
