@@ -65,7 +65,7 @@ class HostListOut(schemas.OutputModel):
             "proposed_by": one.proposed_by or None,
             "source": one.source or None,
             "areas": one.areas,
-            "confirmed_by": one.confirmed_by,
+            "confirmed_by": [*one.confirmed_by],
             "missing": one.missing if one.state == "open" else 0,
             "summary": one.summary,
             "reason": one.reason,

@@ -60,10 +60,8 @@ class HostList:
     digest: str
     areas: Sequence[str]
     changes: Sequence[HostChange]
-    confirmed_by: Sequence[str]
-    """In their order."""
-    factors: Mapping[str, str]
-    """The digest of the second factor with which each of them confirmed it, or ""."""
+    confirmed_by: Mapping[str, str]
+    """In their order, each with the digest of the second factor that they entered, or ""."""
     state: ListState
     ended_by: str = ""
     reason: str = ""
@@ -167,7 +165,6 @@ def _build_list(
         event.digest,
         event.areas,
         changes,
-        [*confirmed],
         confirmed,
         state,
         ended_by,

@@ -90,7 +90,7 @@ def _check_confirmed(tx: Transaction, one: HostList, policy: Policy) -> None:
                 f"list {one.number} was confirmed by {person}, who is not an owner of its areas "
                 "any more: propose it again"
             )
-    for person, digest in one.factors.items():
+    for person, digest in one.confirmed_by.items():
         if not (digest or policy.can_require_second_factor):
             continue
         if not is_factor_still_valid(tx, policy, person=person, digest=digest):

@@ -331,7 +331,7 @@ def test_list_that_changed_at_its_source_is_withdrawn_and_shown_again(
     netbox.records[DEVICES].append(make_device(11))
     make_sync(harness, file).run()
     newer, older = list_lists(harness)
-    assert (older.state, newer.state, newer.confirmed_by) == ("withdrawn", "open", [])
+    assert (older.state, newer.state, newer.confirmed_by) == ("withdrawn", "open", {})
 
 
 def test_list_that_people_withdrew_is_not_proposed_again(
