@@ -602,15 +602,17 @@ def _carry_guarded(
 
     def carry(draft: Draft) -> None:
         path = creates or removes
-        file_changes.carry_file(draft, origin, path, {})
-        _, _, guard = draft.steps.pop()
-        when = guard["when"] if creates else guard["when"].replace("==", "!=")
+        found, _, _ = file_changes.look_for(draft, path)
+        draft.claim(path, "a file" if creates else "nothing")
         shell_lines.carry_blind(draft, origin, code, root=root, problems=problems)
         _, _, step = draft.steps.pop()
-        step |= {"when": when, "before": guard["before"], "after": f"{path} is there"}
+        is_there = f"{path} is there"
+        step |= (
+            {"when": f'{found} == ""', "before": "no such file", "after": is_there}
+            if creates
+            else {"when": f'{found} != ""', "before": is_there, "after": f"{path} is gone"}
+        )
         step["no_undo"] = "only the file shows that these lines ran, and not what else they did"
-        if removes:
-            step |= {"before": f"{path} is there", "after": f"{path} is gone"}
         draft.add_step(origin, step, "Lines of a shell: only a file shows whether they ran.")
 
     try:

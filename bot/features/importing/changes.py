@@ -5,8 +5,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bot.features.importing import file_changes
-from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
-from bot.features.importing.words import OWNER, run_as_root, set_pattern
+from bot.features.importing.drafts import (
+    OWNER,
+    Draft,
+    Origin,
+    Unclear,
+    run_as_root,
+    show_marks,
+)
 from connectors import systemd
 
 _SERVICE = re.compile("[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,100}|\x01[a-z0-9_]+\x02")
@@ -122,7 +128,7 @@ def carry_daemon_reload(draft: Draft, origin: Origin, name: str = "") -> None:
     steps = [
         at for thing, _, at in draft.claims if any(f" {one}" in f" {thing}" for one in wheres)
     ]
-    conditions = list_conditions(draft, steps)
+    conditions = _list_conditions(draft, steps)
     if name:
         conditions.append(f"{_read_service(draft, name)}.needs_reload")
     if not conditions:
@@ -138,7 +144,7 @@ def carry_daemon_reload(draft: Draft, origin: Origin, name: str = "") -> None:
     )
 
 
-def list_conditions(draft: Draft, steps: Sequence[int] | None = None) -> list[str]:
+def _list_conditions(draft: Draft, steps: Sequence[int] | None = None) -> list[str]:
     """Return when the steps of a page so far, or some of them, are needed, as far as is known."""
     at = range(len(draft.steps)) if steps is None else sorted({*steps})
     found = [draft.steps[one][2]["when"] for one in at if one < len(draft.steps)]
@@ -147,7 +153,7 @@ def list_conditions(draft: Draft, steps: Sequence[int] | None = None) -> list[st
 
 def carry_restart_each_time(draft: Draft, origin: Origin, verb: str, name: str) -> None:
     """Restart or reload a service after the steps before it, and ask whether that is when."""
-    conditions = list_conditions(draft)
+    conditions = _list_conditions(draft)
     if not conditions:
         shown = show_marks(name.removesuffix(".service"))
         raise Unclear(f"for this alone, request: service {verb} HOST {shown}")
@@ -257,7 +263,7 @@ def carry_account(
     is_user = database == "passwd"
     if not OWNER.fullmatch(name) and not re.fullmatch("\x01[a-z0-9_]+\x02", name):
         raise Unclear(f"{name[:80]!r} is not a plain name")
-    set_pattern(draft, name, "[a-z_][a-z0-9_-]{0,31}")
+    draft.set_pattern(name, "[a-z_][a-z0-9_-]{0,31}")
     reading = {"run": ["getent", database, draft.word(name)], "statuses": [0, 2], "as": "text"}
     found = draft.add_reading(f"{'user' if is_user else 'group'}_{name}", reading)
     what, shown = ("user" if is_user else "group"), draft.text(name)
@@ -297,25 +303,9 @@ def carry_account_field(draft: Draft, origin: Origin, user: str, field: str, wan
     found = draft.add_reading(f"user_{user}", reading)
     value = f'{found} == "" ? "{wanted}" : split({found}, ":")[{place}]'
     # A comment may be of any words, which no sudo rule can hold.
-    is_word = field != "comment"
-    state = {"value": value, "pattern": pattern} if is_word else value
+    state = value if field == "comment" else {"value": value, "pattern": pattern}
     now = draft.add_state(f"{field}_{user}", state)
-    draft.claim(f"the {field} of {user}", wanted)
-    draft.add_step(
-        origin,
-        {
-            "title": f"Set the {field} of {user} to {wanted}",
-            "when": f'{now} != "{wanted}"',
-            "do": run_as_root("/usr/sbin/usermod", option, wanted, user),
-            **(
-                {"undo": run_as_root("/usr/sbin/usermod", option, f"{{{now}}}", user)}
-                if is_word
-                else {"no_undo": f"put it back by hand: {{{now}}}"}
-            ),
-            "before": f"{{{now}}}",
-            "after": wanted,
-        },
-    )
+    _set_field(draft, origin, user, field, option, now, wanted)
 
 
 def carry_first_group(draft: Draft, origin: Origin, user: str, group: str) -> None:
@@ -327,16 +317,27 @@ def carry_first_group(draft: Draft, origin: Origin, user: str, group: str) -> No
     found = draft.add_reading(f"first_group_{user}", reading)
     value = {"value": f'{found} == "" ? "{group}" : {found}', "pattern": OWNER.pattern}
     now = draft.add_state(f"group_of_{user}", value)
-    draft.claim(f"the first group of {user}", group)
+    _set_field(draft, origin, user, "first group", "-g", now, group)
+
+
+def _set_field(
+    draft: Draft, origin: Origin, user: str, field: str, option: str, now: str, wanted: str
+) -> None:
+    """Add a step that sets a field by an option of usermod. now: the state that was read."""
+    draft.claim(f"the {field} of {user}", wanted)
     draft.add_step(
         origin,
         {
-            "title": f"Set the first group of {user} to {group}",
-            "when": f'{now} != "{group}"',
-            "do": run_as_root("/usr/sbin/usermod", "-g", group, user),
-            "undo": run_as_root("/usr/sbin/usermod", "-g", f"{{{now}}}", user),
+            "title": f"Set the {field} of {user} to {wanted}",
+            "when": f'{now} != "{wanted}"',
+            "do": run_as_root("/usr/sbin/usermod", option, wanted, user),
+            **(
+                {"no_undo": f"put it back by hand: {{{now}}}"}
+                if field == "comment"
+                else {"undo": run_as_root("/usr/sbin/usermod", option, f"{{{now}}}", user)}
+            ),
             "before": f"{{{now}}}",
-            "after": group,
+            "after": wanted,
         },
     )
 

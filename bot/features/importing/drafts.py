@@ -27,6 +27,8 @@ _MARK = re.compile("\x01([a-z][a-z0-9_]*)\x02")
 _SHOWN_MARK = re.compile(r"(?:\x01|\\x01)([a-z][a-z0-9_]*?)(?:\x02|\\x02)")
 _PLACEHOLDER = re.compile(r"\{[a-z][a-z0-9_]*\}")
 _RESERVED = frozenset({"host", "row"})
+# A user or a group.
+OWNER = re.compile("[a-z_][a-z0-9_-]{0,31}")
 
 
 class Unclear(ValueError):
@@ -78,6 +80,10 @@ def make_name(text: str) -> str:
     name = re.sub(r"[^a-z0-9]+", "_", plain).strip("_")[:32].strip("_")
     name = name if name[:1].isalpha() else f"x_{name}".rstrip("_")
     return f"{name}_value" if name in _RESERVED else name
+
+
+def run_as_root(*words: str) -> dict[str, Any]:
+    return {"run": [*words], "root": True}
 
 
 def make_words(text: str) -> list[str]:
@@ -134,6 +140,12 @@ class Draft:
         ]
         self._use(text, "%s")
         return " + ".join(shown) or '""'
+
+    def set_pattern(self, value: str, pattern: str) -> None:
+        """Give a value of the request the pattern of what it is used for, if it has none yet."""
+        given = self.fields.get(value.strip("\x01\x02"), {})
+        if given.get("pattern") == "TODO":
+            given["pattern"] = pattern
 
     def _use(self, text: str, shown: str) -> str:
         self.used.update(_MARK.findall(text))

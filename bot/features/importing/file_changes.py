@@ -5,8 +5,14 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
-from bot.features.importing.words import OWNER, run_as_root, set_pattern
+from bot.features.importing.drafts import (
+    OWNER,
+    Draft,
+    Origin,
+    Unclear,
+    run_as_root,
+    show_marks,
+)
 from connectors.visible_text import refuse_invisible
 from runbooks._declared_parsers import compile_pattern
 
@@ -314,7 +320,7 @@ def _read_attributes(draft: Draft, path: str) -> str:
     return draft.add_reading(f"file_{path}", reading)
 
 
-def _look_for(draft: Draft, path: str) -> tuple[str, str, str]:
+def look_for(draft: Draft, path: str) -> tuple[str, str, str]:
     """Read whether a path is there; return the reading, the path as a text, and as a word."""
     _refuse_odd_path(path, draft)
     found, shown = _read_attributes(draft, path), draft.text(path)
@@ -326,38 +332,37 @@ def carry_directory(
     draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]
 ) -> None:
     """Have a directory, with those above it."""
-    found, shown, word = _look_for(draft, path)
-    draft.claim(path, "a directory")
-    draft.add_step(
-        origin,
-        {
-            "title": f"Create the directory {shown}",
-            "when": f'!{found}.startsWith("directory,")',
-            "do": run_as_root("/usr/bin/mkdir", "-p", "--", word),
-            "undo": run_as_root("/usr/bin/rmdir", "--", word),
-            "before": "no such directory",
-            "after": shown,
-        },
-    )
+    found, _, word = look_for(draft, path)
+    make = run_as_root("/usr/bin/mkdir", "-p", "--", word)
+    undo = run_as_root("/usr/bin/rmdir", "--", word)
+    when = f'!{found}.startsWith("directory,")'
+    _create(draft, origin, path, "directory", {"when": when, "do": make, "undo": undo})
     carry_attributes(draft, origin, path, attributes)
 
 
 def carry_file(draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]) -> None:
     """Have a file, empty if it is new."""
-    found, shown, word = _look_for(draft, path)
-    draft.claim(path, "a file")
+    found, _, word = look_for(draft, path)
+    make = run_as_root("/usr/bin/touch", "--", word)
+    undo = run_as_root("/usr/bin/rm", "-f", "--", word)
+    _create(draft, origin, path, "file", {"when": f'{found} == ""', "do": make, "undo": undo})
+    carry_attributes(draft, origin, path, attributes)
+
+
+def _create(
+    draft: Draft, origin: Origin, path: str, kind: str, work: Mapping[str, object]
+) -> None:
+    shown = draft.text(path)
+    draft.claim(path, f"a {kind}")
     draft.add_step(
         origin,
         {
-            "title": f"Create the file {shown}",
-            "when": f'{found} == ""',
-            "do": run_as_root("/usr/bin/touch", "--", word),
-            "undo": run_as_root("/usr/bin/rm", "-f", "--", word),
-            "before": "no such file",
+            "title": f"Create the {kind} {shown}",
+            **work,
+            "before": f"no such {kind}",
             "after": shown,
         },
     )
-    carry_attributes(draft, origin, path, attributes)
 
 
 def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> None:
@@ -366,7 +371,7 @@ def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> No
     _refuse_access(path)
     if path.count("/") < 2 and not path.startswith("\x01"):
         raise Unclear(f"{path} is at the top of the file system")
-    found, shown, word = _look_for(draft, path)
+    found, shown, word = look_for(draft, path)
     draft.claim(path, "nothing")
     draft.add_step(
         origin,
@@ -431,7 +436,7 @@ def _refuse_access(path: str) -> None:
 
 def _refuse_odd_path(path: str, draft: Draft | None = None) -> None:
     if draft and path.startswith("\x01"):
-        set_pattern(draft, path.partition("\x02")[0], "/[A-Za-z0-9_./-]{1,200}")
+        draft.set_pattern(path.partition("\x02")[0], "/[A-Za-z0-9_./-]{1,200}")
         path = f"/{path}"
     if not _PATH.fullmatch(path) or "/../" in f"{path}/":
         raise Unclear(f"{path[:80]!r} is not a plain path from /")

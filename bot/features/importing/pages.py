@@ -121,7 +121,7 @@ class Pages:
         except Unclear as unclear:
             self.ask(origin, str(unclear), f"the lines at {origin.file.name}:{origin.line}")
             return
-        self.add_outcome(Kind.BLIND, origin, "; ".join(filter(None, [*notes, *problems, hint])))
+        self.add_outcome(Kind.BLIND, origin, "; ".join(filter(None, [*notes, *problems])))
 
     def _carry_meanings(self, origin: Origin, meanings: Sequence[Meaning], note: str) -> None:
         for one in meanings:
