@@ -1,8 +1,10 @@
 """Try every way against a host, and every twin against one that lacks a protection."""
 
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from tests.guarantee.attacked_host import AttackedHost
 from tests.guarantee.service_ways import (
@@ -14,6 +16,9 @@ from tests.guarantee.service_ways import (
 from tests.guarantee.signed_host import SignedHost
 from tests.guarantee.ways import TWINS, Twin, Way, list_ways
 
+CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
+AnyWay = TypeVar("AnyWay", Way, ServiceWay)
+
 
 @dataclass(frozen=True)
 class Broken:
@@ -21,6 +26,13 @@ class Broken:
 
     way: Way
     changes: int
+
+
+def select_ways(ways: Sequence[AnyWay], twins: Iterable[Twin | ServiceTwin]) -> Sequence[AnyWay]:
+    """Return the first way of each kind, and what each protection is for; all in `make chaos`."""
+    first = {way.kind: way.name for way in reversed(ways)}
+    sample = {*first.values(), *(twin.way for twin in twins)}
+    return [way for way in ways if CHAOS or way.name in sample]
 
 
 def try_ways(host: SignedHost, ways: Iterable[Way]) -> Iterator[Broken | Way]:

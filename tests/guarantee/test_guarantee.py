@@ -9,7 +9,13 @@ import pytest
 
 from connectors.run_signed import SignedTexts, frame_input, parse_history
 from tests.bot.signing.ssh_key import SshKey
-from tests.guarantee.campaign import Broken, changes_without_protection, try_ways
+from tests.guarantee.campaign import (
+    CHAOS,
+    Broken,
+    changes_without_protection,
+    select_ways,
+    try_ways,
+)
 from tests.guarantee.signed_host import DAY, Outcome, SignedHost, Step
 from tests.guarantee.ways import TWINS, Twin, list_ways
 
@@ -20,15 +26,10 @@ pytestmark = [
 _ALL = list_ways()
 _KINDS = sorted({way.kind for way in _ALL})
 _SHELLS = ("dash", "bash", "busybox ash")
-# `make guarantee` tries every way, and `make chaos` does in every shell. `make test` tries, in one
-# shell, the first of each kind, and what each protection is for.
-_CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
-_FIRST = {way.kind: way.name for way in reversed(_ALL)}
-_SAMPLE = {*_FIRST.values(), *(twin.way for twin in TWINS)}
-_TRIED = [way for way in _ALL if _CHAOS or way.name in _SAMPLE]
+_TRIED = select_ways(_ALL, TWINS)
 
 
-@pytest.fixture(scope="module", params=_SHELLS if _CHAOS else _SHELLS[:1])
+@pytest.fixture(scope="module", params=_SHELLS if CHAOS else _SHELLS[:1])
 def host(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SignedHost:
     return SignedHost(tmp_path_factory.mktemp("host"), str(request.param).split())
 

@@ -1,23 +1,18 @@
 """A thief of the whole Keyturn changes nothing on an enrolled host over real sshd and sudo."""
 
-import os
 import subprocess
 from collections.abc import Generator
 
 import pytest
 
 from tests.guarantee.attacked_host import AttackedHost, open_attacked_host
-from tests.guarantee.campaign import list_changing, service_way_changes
+from tests.guarantee.campaign import list_changing, select_ways, service_way_changes
 from tests.guarantee.service_ways import SERVICE_TWINS, ServiceTwin, list_service_ways
 
 pytestmark = pytest.mark.real
 _ALL = list_service_ways()
 _KINDS = sorted({way.kind for way in _ALL})
-# As for the ways in test_guarantee.py.
-_CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
-_FIRST = {way.kind: way.name for way in reversed(_ALL)}
-_SAMPLE = {*_FIRST.values(), *(twin.way for twin in SERVICE_TWINS)}
-_TRIED = [way for way in _ALL if _CHAOS or way.name in _SAMPLE]
+_TRIED = select_ways(_ALL, SERVICE_TWINS)
 
 
 @pytest.fixture(scope="module")
