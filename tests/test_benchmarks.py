@@ -24,7 +24,7 @@ def list_rows(page: str) -> list[tuple[str, str]]:
     """Return what each row of the targets is about, and its target."""
     table = page.partition("## Targets")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split("|") for line in table.splitlines() if line.startswith("|")]
-    return [(row[0].strip(), row[2].strip()) for row in rows[2:]]
+    return [(row[0].strip(), row[-2].strip()) for row in rows[2:]]
 
 
 def iterate_code_targets() -> Iterator[tuple[str, str]]:

@@ -30,7 +30,7 @@ from tests.bench import (
     service_start,
     slack_acknowledgement,
 )
-from tests.bench.measurements import Part
+from tests.bench.measurements import Part, measure_speed
 
 _HOSTS = (100, 200, 400)
 _QUICK, _FULL = 50_000, 10_000_000
@@ -51,12 +51,12 @@ def main() -> None:
 
 def _measure(options: argparse.Namespace) -> None:
     for name in options.only:
-        began = time.perf_counter()
+        before, began = measure_speed(), time.perf_counter()
         part = _PARTS[name](options)
         print(f"\n## {_TITLES[name]}\n\n{part.text}", flush=True)
         print(f"\n{name} took {time.perf_counter() - began:,.0f} s", flush=True)
         if not options.quick:
-            page.keep(name, part)
+            page.keep(name, part, (before + measure_speed()) / 2)
             if missing := page.write(list(_PARTS)):
                 print(f"the page waits for {', '.join(missing)}", flush=True)
 

@@ -6,11 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
 
+# The milliseconds of `measure_speed` on the machine for which the targets were set.
+USUAL_SPEED = 38
+
 
 @dataclass(frozen=True)
 class Figure:
     """One row. unit: of value and raw. raw: the same by a peer alone, None where there is no
-    such thing. target: in words; met: whether it is, None where there is none."""
+    such thing. target: in words; met: whether it is, None where there is none. limit: what the
+    value is compared with where it alone decides, None where there is no such thing; below: that
+    it may not be more, and otherwise not less."""
 
     what: str
     value: float
@@ -18,6 +23,8 @@ class Figure:
     raw: float | None
     target: str
     met: bool | None
+    limit: float | None = None
+    below: bool = True
 
     @property
     def ratio(self) -> str:
@@ -30,6 +37,21 @@ class Figure:
     @property
     def verdict(self) -> str:
         return {True: "yes", False: "**no**", None: "–"}[self.met]
+
+    def on(self, speed: float) -> "Figure":
+        """Return it as it would be on the machine for which the targets were set.
+
+        speed: the milliseconds of `measure_speed` where it was measured. Times, rates and shares
+        of a core are converted; ratios and memory stay. What waits for a disk is converted too,
+        so a slow machine judges it too well.
+        """
+        slower = speed / USUAL_SPEED
+        divisors = {"ms": slower, "s": slower, "%": slower, "/s": 1 / slower}
+        value = self.value / divisors.get(self.unit, 1)
+        if self.limit is None:
+            return replace(self, value=value)
+        met = value <= self.limit if self.below else value >= self.limit
+        return replace(self, value=value, met=met)
 
     def of(self, whose: str) -> "Figure":
         """Return it with the name of what it was measured on."""
@@ -48,13 +70,15 @@ class Part:
 def set_maximum(
     limit: float, what: str, value: float, unit: str, raw: float | None = None
 ) -> Figure:
-    return Figure(what, value, unit, raw, f"≤ {_number(limit)} {unit}", value <= limit)
+    target = f"≤ {_number(limit)} {unit}"
+    return Figure(what, value, unit, raw, target, value <= limit, limit)
 
 
 def set_minimum(
     limit: float, what: str, value: float, unit: str, raw: float | None = None
 ) -> Figure:
-    return Figure(what, value, unit, raw, f"≥ {_number(limit)} {unit}", value >= limit)
+    target = f"≥ {_number(limit)} {unit}"
+    return Figure(what, value, unit, raw, target, value >= limit, limit, below=False)
 
 
 def _number(value: float) -> str:
@@ -77,6 +101,11 @@ def timed(work: Callable[[], object], rounds: int) -> list[float]:
         work()
         took.append(time.perf_counter() - began)
     return took
+
+
+def measure_speed() -> float:
+    """Return the milliseconds that a fixed piece of Python takes, so that machines compare."""
+    return median(timed(lambda: sum(number * number for number in range(1_000_000)), 5)) * 1000
 
 
 def p95(took: Sequence[float]) -> float:
