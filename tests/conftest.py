@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from bot.policy import Policy, loader
 from tests import compiled_statements
 from tests.bot.slack import schema_check
+from tests.campaigns import CHAOS
 from tests.chaos import report
 from tests.playground.fleet import LoopbackFleet
 from tests.playground.haproxy import Haproxy
@@ -26,7 +27,7 @@ os.umask(0o022)
 _UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("short", _UNTIMED, max_examples=30)
 settings.register_profile("long", _UNTIMED, max_examples=1000)
-settings.load_profile("long" if os.environ.get("KEYTURN_CHAOS") else "short")
+settings.load_profile("long" if CHAOS else "short")
 
 compiled_statements.share()
 
@@ -112,7 +113,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
     Each of the two lists starts with its longest files: the others fill the time until they end.
     """
-    names = (*LONGEST_CAMPAIGNS, *LONGEST) if os.environ.get("KEYTURN_CHAOS") else LONGEST
+    names = (*LONGEST_CAMPAIGNS, *LONGEST) if CHAOS else LONGEST
     waiting: list[Path] = []
     computing: list[Path] = []
     for path in dict.fromkeys(item.path for item in items):
@@ -140,7 +141,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         one for outcome in ("passed", "failed") for one in terminalreporter.getreports(outcome)
     ]
     lines = report.list_results(reports)
-    if lines and os.environ.get("KEYTURN_CHAOS"):
+    if lines and CHAOS:
         terminalreporter.section("results")
         for line in lines:
             terminalreporter.write_line(line)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot.features import FEATURES
+from tests.campaigns import CHAOS
 
 ROOT = Path(__file__).parents[1]
 _COPIED = ("bot", "connectors", "runbooks", "migrations", "tests", "docs", "pyproject.toml")
@@ -72,7 +73,7 @@ def test_everything_else_works_without_any_feature(copy: Path):
     assert ended.returncode == 0, ended.stdout[-3000:]
 
 
-@pytest.mark.skipif(not os.environ.get("KEYTURN_CHAOS"), reason="a long campaign: make chaos")
+@pytest.mark.skipif(not CHAOS, reason="a long campaign: make chaos")
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", _NAMES)
 def test_everything_else_works_without_a_feature(copy: Path, name: str):

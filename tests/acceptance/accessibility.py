@@ -4,7 +4,6 @@
 most. `make chaos` has axe judge contrast as well, which takes a tenfold time, and looks at all.
 """
 
-import os
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -30,10 +29,10 @@ from tests.bot.web.sample_runs import (
     start_run,
 )
 from tests.bot.web.test_routes import NAMES, ROUTES
+from tests.campaigns import CHAOS
 from tests.playground.sample_company import FAULT_TREE
 from tests.toy import ShowSwitches
 
-CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
 AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 DESK: Any = {"width": 1280, "height": 800}
 TELEPHONE: Any = {"width": 360, "height": 740}

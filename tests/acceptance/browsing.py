@@ -1,6 +1,5 @@
 """A server for the pages of a harness, and real browsers that visit it."""
 
-import os
 import socket
 import threading
 from collections.abc import Generator, Iterator
@@ -17,13 +16,14 @@ from bot.auth import sessions
 from bot.features import load_pages
 from bot.web import WebDependencies, build_app
 from tests.bot.harness import Harness
+from tests.campaigns import CHAOS
 from tests.chromium import EXECUTABLE, FLAGS, PATIENCE_MS, get_picture_file
 
 expect.set_options(timeout=PATIENCE_MS)
 
 CONTRAST = Path(__file__).with_name("contrast.js").read_text()
 # Colour scheme and width of the window. `make chaos` tries each scheme at each width.
-_MORE = [("dark", 1280), ("light", 360)] if os.environ.get("KEYTURN_CHAOS") else []
+_MORE = [("dark", 1280), ("light", 360)] if CHAOS else []
 SCREENS: list[tuple[Any, int]] = [("light", 1280), ("dark", 360), *_MORE]
 
 

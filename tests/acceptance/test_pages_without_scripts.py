@@ -3,8 +3,9 @@
 import pytest
 from playwright.sync_api import Browser
 
-from tests.acceptance.accessibility import CHAOS, STATES, list_addresses
+from tests.acceptance.accessibility import STATES, list_addresses
 from tests.acceptance.browsing import Server, open_window
+from tests.campaigns import CHAOS
 
 pytestmark = pytest.mark.real
 

@@ -44,6 +44,7 @@ from runbooks.probation_drill import DrillProbation
 from tests.bot.clock import Clock
 from tests.bot.databases import add_schema
 from tests.bot.harness import WEB, ManualDispatcher
+from tests.campaigns import CHAOS
 from tests.playground.probation import Probations
 from tests.playground.silencing_proxy import SilencingProxy
 from tests.playground.sshd import Sshd
@@ -51,7 +52,6 @@ from tests.policies import write_policy
 
 pytestmark = pytest.mark.real
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 _FILE = Setting("toy.keys", "/nowhere")
 _RESTORE = Script(
     "toy-restore",

@@ -4,7 +4,6 @@ Each host is a real sshd with a real nginx and a real Apache, whose lists of blo
 sets. `make chaos` plays 100 histories, `make test` plays two.
 """
 
-import os
 import random
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -25,6 +24,7 @@ from connectors.ssh_pool import SshPool
 from runbooks.agents import BlockAgent, UnblockAgent
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import WEB, ManualDispatcher
+from tests.campaigns import CHAOS
 from tests.playground.apache import Apache
 from tests.playground.nginx import Nginx
 from tests.playground.sshd import Sshd
@@ -32,7 +32,6 @@ from tests.policies import write_policy
 
 pytestmark = pytest.mark.real
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 AGENTS = ("EvilBot/2", "C++ Crawler", "scraper.example")
 SERVERS = {"nginx": nginx_agents, "apache": apache_agents}
 

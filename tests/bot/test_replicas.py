@@ -38,13 +38,13 @@ from connectors.command import NO_HOOKS, Answer, Command, RunHooks
 from tests.bot.clock import MINUTE
 from tests.bot.databases import add_schema
 from tests.bot.harness import WEB, ManualDispatcher
+from tests.campaigns import CHAOS
 from tests.chaos.report import NAME, Record
 from tests.playground.postgres import Postgres
 from tests.policies import write_policy
 from tests.processes import get_fork_context
 from tests.toy import RUNBOOKS, SetSwitch, ToyFleet
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 # Half of them take one approval, and half of them two.
 RACES = CHAOS // 2 or 6
 TOGETHER = 60

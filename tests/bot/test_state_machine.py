@@ -5,7 +5,6 @@ each packet whether that packet may be. KEYTURN_CHAOS=1000 tries so many orders 
 """
 
 import atexit
-import os
 import shutil
 import sqlite3
 import tempfile
@@ -53,10 +52,10 @@ from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import AnyRunbook
 from tests.bot.databases import skip_fsync
 from tests.bot.harness import WEB, ManualDispatcher, authorise_all
+from tests.campaigns import CHAOS
 from tests.policies import write_policy
 from tests.toy import RUNBOOKS, BreakSwitch, SetAll, SetSwitch, ShowSwitches, ToyFleet
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 PARTS = 4
 SEQUENCES = (CHAOS or 40) // PARTS
 STEPS = 25 if CHAOS else 10

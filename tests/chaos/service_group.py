@@ -4,7 +4,6 @@ Nobody repairs anything, whatever happens to the processes and their database. A
 killed is started again, as a supervisor does.
 """
 
-import os
 import random
 import threading
 import time
@@ -20,6 +19,7 @@ import psycopg
 
 from bot.db.database import Database
 from bot.model.run import Run, State
+from tests.campaigns import CHAOS
 from tests.chaos import host_ledger, service_process
 from tests.chaos.host_ledger import CampaignResult, WriteToLedger
 from tests.chaos.killable_service import ServiceDirectory
@@ -29,7 +29,7 @@ from tests.policies import write_policy
 from tests.processes import get_fork_context
 
 # Four hosts for `make chaos`, two for `make test`.
-HOSTS = ("lb1", "lb2", "lb3", "lb4")[: 4 if os.environ.get("KEYTURN_CHAOS") else 2]
+HOSTS = ("lb1", "lb2", "lb3", "lb4")[: 4 if CHAOS else 2]
 PLACES = tuple(Place(name, "edge") for name in HOSTS)
 _SERVER_IS_READY = "Keyturn is ready: "
 _WORKER_IS_READY = "Working for "

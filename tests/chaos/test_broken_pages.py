@@ -3,14 +3,14 @@
 `make chaos` breaks 5,000 pages, `make test` 300.
 """
 
-import os
 import random
 
 from runbooks._declared_yaml import PageError
+from tests.campaigns import CHAOS
 from tests.runbooks.broken_pages import break_page
 from tests.runbooks.pages import load
 
-_COUNT = 5000 if int(os.environ.get("KEYTURN_CHAOS", "0")) else 300
+_COUNT = 5000 if CHAOS else 300
 
 
 def test_broken_pages_are_refused_with_a_sentence_and_a_place() -> None:

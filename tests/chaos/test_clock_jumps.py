@@ -17,11 +17,11 @@ import pytest
 from bot.model.run import State
 from bot.model.schedule import FireOutcome
 from tests.bot.model.test_schedule import ZONES
+from tests.campaigns import CHAOS
 from tests.chaos.jumping_clock import CLOCK_VARIABLE, list_moments
 from tests.chaos.report import NAME, Record
 from tests.playground.daemon import find_program
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
 # The first day, and how many: around the days on which clocks are changed.
 _YEARS = range(2026, 2036) if CHAOS else ()

@@ -6,19 +6,18 @@ Afterwards the disk works again, and nobody repairs anything. `make test` tries 
 chaos` every call.
 """
 
-import os
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from tests.campaigns import CHAOS
 from tests.chaos.killable_service import REFUSED, ServiceDirectory, collect_result
 from tests.chaos.report import NAME, Record
 from tests.chaos.traced_service import complete_one_run
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.policies import write_policy
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 # All calls that write, that make writes durable, and that open files, which a full disk refuses
 # first. Files are renamed only where the database cannot be written.
 CALLS = ("pwrite64", "fdatasync", "fsync", "write", "ftruncate", "openat")

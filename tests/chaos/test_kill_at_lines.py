@@ -22,11 +22,11 @@ from bot.audit import change_log, events, verification
 from bot.db import migrations
 from bot.db.database import Database
 from bot.model import signing
+from tests.campaigns import CHAOS
 from tests.chaos.report import NAME, Record
 from tests.playground.postgres import Postgres
 from tests.processes import get_fork_context
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 _KILLS = 16
 _OURS = str(Path(bot.__file__).parent)
 # The log crosses the end of a tile, which an append then stores, while the writers are killed.

@@ -4,19 +4,18 @@ strace kills the process when one of its threads is about to make its Nth call o
 for N = 1, 2 … until no thread makes so many and the run ends. Only `make chaos` does it.
 """
 
-import os
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
+from tests.campaigns import CHAOS
 from tests.chaos.killable_service import ServiceDirectory, collect_result
 from tests.chaos.report import NAME, Record
 from tests.chaos.traced_service import complete_one_run
 from tests.playground.fleet import LoopbackFleet, Place
 from tests.policies import write_policy
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 # Calls that make writes durable, that connect to the host, and that send to it.
 CALLS = ("fdatasync", "pwrite64", "sendto", "connect", "unlink")
 # More than any thread of one run makes.

@@ -28,11 +28,11 @@ from runbooks import AnyRunbook
 from tests.bot.authenticator_app import AuthenticatorApp, enrol_and_step_up
 from tests.bot.databases import create_sqlite_database
 from tests.bot.harness import Harness, ManualDispatcher
+from tests.campaigns import CHAOS
 from tests.chaos.report import NAME, Record
 from tests.policies import HOST_KEY, write_policy
 from tests.toy import RUNBOOKS, SetSwitch, ShowSwitches, T, ToyFleet
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 RUNS, HOSTS, PEOPLE = (CHAOS or 120), (50 if CHAOS else 10), 10
 THREADS, ROOT = 8, "web1"
 # The limit for the 99th percentile of the wait of an urgent run, which is longer where all tests

@@ -17,6 +17,7 @@ from sqlalchemy.engine import make_url
 from bot.db.database import StoreUnavailable
 from bot.model.errors import TooLate
 from bot.model.run import State
+from tests.campaigns import CHAOS
 from tests.chaos.killable_service import KillableService, ServiceDirectory, collect_result
 from tests.chaos.report import NAME, Record
 from tests.playground.commit_dropping_proxy import CommitDroppingProxy
@@ -25,7 +26,6 @@ from tests.playground.postgres import Postgres
 from tests.policies import write_policy
 from tests.processes import get_fork_context
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 STRIDE, ROUNDS = (1, max(1, CHAOS // 200)) if CHAOS else (9, 1)
 # More than one run has.
 MAX_COMMITS = 200

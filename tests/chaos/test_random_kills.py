@@ -16,6 +16,7 @@ import pytest
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import RequestOrigin, Run, State, StepRecord, StepState
 from connectors.command import Shell
+from tests.campaigns import CHAOS
 from tests.chaos import killable_service
 from tests.chaos.host_ledger import (
     PARTS,
@@ -31,7 +32,6 @@ from tests.playground.postgres import Postgres
 from tests.policies import write_policy
 from tests.processes import get_fork_context
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 SHARES = 4 if CHAOS else 1
 KILLS = (CHAOS // 5 or 10) // SHARES
 SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)

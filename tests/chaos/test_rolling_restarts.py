@@ -3,7 +3,6 @@
 `make chaos` with KEYTURN_CHAOS=1000 restarts 20 processes one after the other, `make test` two.
 """
 
-import os
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,11 +12,11 @@ import pytest
 from bot.audit import change_log
 from bot.db.database import Transaction
 from bot.model.run import State
+from tests.campaigns import CHAOS
 from tests.chaos.report import NAME, Record
 from tests.chaos.service_group import Requesters, ServiceGroup
 from tests.playground.postgres import Postgres
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 # Of servers, and of workers.
 SIZE = 2
 RESTARTS = CHAOS // 50 or 2

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 
 from bot.model.run import State
+from tests.campaigns import CHAOS
 from tests.chaos.host_ledger import CampaignResult
 from tests.chaos.report import NAME, Record
 from tests.chaos.service_group import Requesters, ServiceGroup
 from tests.playground.cluster import FAST, IMMEDIATE, Cluster
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 SHARES = 2
 SEED = int(os.environ.get("KEYTURN_SEED", "0")) or secrets.randbelow(10**6)
 # Seconds between two faults, so that runs are under way; a start takes about a second.

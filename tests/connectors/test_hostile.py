@@ -3,7 +3,6 @@
 `make chaos` tries every attack at every moment, and garbage of many seeds.
 """
 
-import os
 import threading
 import time
 from collections.abc import Generator
@@ -25,6 +24,7 @@ from connectors.inventory import Host
 from connectors.ssh_pool import SshPool
 from connectors.ssh_stream import COMMAND_SECONDS, SPARE_SECONDS
 from connectors.ssh_transport import SshLimits, fetch_host_key
+from tests.campaigns import CHAOS
 from tests.connectors.test_ssh import eventually
 from tests.playground.hostile import KEYS, RAW, SEALED, Hostile, When
 from tests.playground.keys import make_key
@@ -32,7 +32,6 @@ from tests.playground.sshd import Sshd
 
 pytestmark = [pytest.mark.real, pytest.mark.timeout(300)]
 
-CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
 SEEDS = range(60 if CHAOS else 4)
 # Besides what the connection's own thread may take: whoever waits, and what paramiko starts with.
 BESIDES_SECONDS = 3.0

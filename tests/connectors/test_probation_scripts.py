@@ -17,6 +17,7 @@ import pytest
 from connectors.command import Setting, Shell
 from connectors.probation import Probation, ProbationStatus, query_probation
 from connectors.script import Script, join_lines, load_code, load_script
+from tests.campaigns import CHAOS
 from tests.playground.probation import Probations, wait_until
 
 pytestmark = pytest.mark.real
@@ -24,7 +25,6 @@ pytestmark = pytest.mark.real
 CHANGE, NEXT = "0123456789abcdef", "fedcba9876543210"
 _SHELLS = ("dash", "busybox", "bash")
 # `make test` tries each third command on dash; `make chaos` tries each on each.
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 _AT_ONCE = 8
 # A change sets the file to something else.
 _RESTORE = Script(

@@ -3,7 +3,6 @@
 `make chaos` cuts off at every single byte, `make test` at some.
 """
 
-import os
 import re
 import socket
 import time
@@ -28,13 +27,13 @@ from connectors.ssh_stream import Stream
 from connectors.ssh_transport import SshLimits
 from connectors.step_marker import StepMarker
 from connectors.step_status import MarkerState, StepStatus
+from tests.campaigns import CHAOS
 from tests.chaos.report import NAME, Record
 from tests.playground.silencing_proxy import SilencingProxy
 from tests.playground.sshd import Sshd
 
 pytestmark = pytest.mark.real
 
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 # Bytes between two that are cut at, and connections that are cut at once.
 STRIDE, HANG_UP_STRIDE = (1, 1) if CHAOS else (150, 320)
 AT_ONCE = 48

@@ -1,7 +1,6 @@
 """The sudo rules allow every command that needs root, and none of its variants."""
 
 import hashlib
-import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -62,6 +61,7 @@ from connectors.sudo import (
 )
 from connectors.zfs_property import ZfsProperty
 from runbooks import load_catalogue
+from tests.campaigns import CHAOS
 from tests.scripted_fleet import ScriptedFleet, build_inventory
 from tests.sudo_rules import DIALECTS, RULES, is_allowed, is_without_rule, list_undeclared_programs
 
@@ -151,7 +151,6 @@ PARTING = pytest.mark.parametrize("rule", SCRIPTS, ids=lambda rule: str(rule.scr
 
 # In the place of a word that may differ, or of a part of it. `make chaos` tries all; `make test`
 # a blank, an option, a path, what a shell acts on, a line end and a NUL.
-CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
 _ALL_HOSTILE = (
     *("", " ", "-", "--help", "-o", "..", "../../etc/shadow", "/etc/shadow", "a b", "a\nb", "a;b"),
     *(

@@ -1,11 +1,11 @@
 """Try every way against a host, and every twin against one that lacks a protection."""
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from tests.campaigns import CHAOS
 from tests.guarantee.attacked_host import AttackedHost
 from tests.guarantee.service_ways import (
     SERVICE_TWINS,
@@ -16,7 +16,6 @@ from tests.guarantee.service_ways import (
 from tests.guarantee.signed_host import SignedHost
 from tests.guarantee.ways import TWINS, Twin, Way, list_ways
 
-CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
 AnyWay = TypeVar("AnyWay", Way, ServiceWay)
 
 

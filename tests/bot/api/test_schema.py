@@ -5,7 +5,6 @@ unsupported method that is accepted, and access without a token. `make test` tri
 `make chaos` also tries every value of note in every field.
 """
 
-import os
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -19,6 +18,7 @@ from schemathesis.engine.run import PhaseName
 from tests.bot.api.conftest import API, ApiHarness
 from tests.bot.api.test_routes import ROUTES
 from tests.bot.web.sample_runs import add_sample_runs
+from tests.campaigns import CHAOS
 
 CHECKS = (
     "not_a_server_error",
@@ -28,7 +28,6 @@ CHECKS = (
     "ignored_auth",
     "unsupported_method",
 )
-CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
 PHASES = {PhaseName.EXAMPLES, PhaseName.FUZZING, PhaseName.STATEFUL_TESTING}
 if CHAOS:
     PHASES.add(PhaseName.COVERAGE)

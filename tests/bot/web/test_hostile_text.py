@@ -1,6 +1,5 @@
 """Hostile text of people, hosts and files stays text on every page."""
 
-import os
 import unicodedata
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,6 +24,7 @@ from runbooks import Report, Table
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import add_sample_runs
+from tests.campaigns import CHAOS
 from tests.events import build_event
 
 _ACTING = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -57,7 +57,7 @@ SAMPLE = (
     *("a script", "a broken attribute", "the end of a title", "a template"),
     *("a colour", "text that runs backwards", "other line ends", "a link"),
 )
-TRIED = [*HOSTILE] if os.environ.get("KEYTURN_CHAOS") else SAMPLE
+TRIED = [*HOSTILE] if CHAOS else SAMPLE
 
 
 def _plant(tx: Transaction, text: str) -> int:

@@ -1,7 +1,6 @@
 """Requests of several changes: one plan, one digest, changes one after the other."""
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Generator, Sequence
 from dataclasses import replace
@@ -21,12 +20,12 @@ from bot.model.sequence import UndoSelection
 from connectors.errors import CommandError
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.restricted_view import restricted_rules
+from tests.campaigns import CHAOS
 from tests.drift_keys import read_due_keys
 from tests.policies import get_starter_rules
 from tests.toy import BreakSwitch, KeepSwitch, SetSwitch
 
 NAMES = ("fan", "lamp", "pump")
-CHAOS = int(os.environ.get("KEYTURN_CHAOS", "0"))
 
 
 @pytest.fixture

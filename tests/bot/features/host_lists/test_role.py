@@ -26,6 +26,7 @@ from connectors.fleet import Fleet
 from connectors.ssh_pool import SshPool
 from runbooks import load_catalogue
 from tests.bot.harness import Harness
+from tests.campaigns import CHAOS
 from tests.playground.ansible import BareHost, write_ansible_inventory
 from tests.playground.daemon import root
 from tests.playground.enrolled_service import TouchFile, create_keys
@@ -128,8 +129,7 @@ class RolePlay:
         return done.stdout
 
 
-_IS_CHAOS = bool(os.environ.get("KEYTURN_CHAOS"))
-_COUNT = 300 if _IS_CHAOS else 1
+_COUNT = 300 if CHAOS else 1
 
 
 @pytest.mark.timeout(3600)
@@ -152,12 +152,12 @@ def test_hosts_of_the_role_are_enrolled_by_one_confirmation(harness: Harness, tm
             fleet.close()
         assert [one for one in checks if not one.is_healthy] == []
         assert len(checks) == _COUNT
-        if not _IS_CHAOS:
+        if not CHAOS:
             _check_rights(play)
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.skipif(not _IS_CHAOS, reason="a long campaign: make chaos")
+@pytest.mark.skipif(not CHAOS, reason="a long campaign: make chaos")
 def test_hosts_of_the_role_that_check_signatures_run_what_two_people_signed(
     harness: Harness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -232,7 +232,7 @@ def _expect_success(counts: Mapping[str, Mapping[str, int]], *, count: int) -> N
     assert sum(one["failed"] + one["unreachable"] for one in counts.values()) == 0
 
 
-@pytest.mark.skipif(not _IS_CHAOS, reason="a long campaign: make chaos")
+@pytest.mark.skipif(not CHAOS, reason="a long campaign: make chaos")
 def test_check_mode_and_a_second_run_change_nothing(tmp_path: Path):
     policy = write_policy(tmp_path / "policy").path
     with RolePlay(tmp_path, policy, count=1).started() as play:
