@@ -723,9 +723,11 @@ class Policy:
             requires_signed_request=True,
         )
         note = "The host itself checks signatures: the requester and an owner sign the plan."
+        # Rules that need no approval say so, which is not true of this host.
+        others = ruling.policy_notes if ruling.required_approvals else ()
         return replace(
             ruling,
-            policy_notes=(*ruling.policy_notes, note),
+            policy_notes=(*others, note),
             requirements=ruling.requirements.merge_with(signed),
         )
 

@@ -203,7 +203,7 @@ class HostSourceSync:
             ),
             *(f"list {number}: {text}" for number, text in self._unwritten.items()),
         ]
-        return ComponentHealth("; ".join(problems) or "ok", is_broken=bool(problems))
+        return ComponentHealth("; ".join(problems) or "no problem", is_broken=bool(problems))
 
 
 def propose_lists(

@@ -43,6 +43,8 @@ def test_requester_and_an_owner_sign_a_change_of_an_enrolled_host(policy: Policy
     own = policy.get_request_ruling(replace(CHANGE, requested_by="olga"))
     assert (own.required_approvals, own.approver_groups) == (1, ("area:edge",))
     assert own.requirements.requires_signature
+    # Nor does it say why they need none.
+    assert own.policy_notes == ruling.policy_notes[-1:]
 
 
 def test_whole_request_is_signed_if_one_of_its_hosts_is_enrolled(policy: Policy):
