@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from pathlib import Path
 from types import ModuleType, new_class
 from typing import Annotated, Any, ClassVar, Literal, cast
@@ -308,13 +308,8 @@ def is_declared(runbook: type[AnyRunbook]) -> bool:
     return issubclass(runbook, _Declared)
 
 
-@lru_cache(maxsize=400)
 def parse_page(content: bytes) -> tuple[Page, RunbookPage]:
-    """Return the content of a file of a page in its format, kept. Raises PageError."""
-    return _parse(content)
-
-
-def _parse(content: bytes) -> tuple[Page, RunbookPage]:
+    """Return the content of a file of a page, and the same in its format. Raises PageError."""
     page = read_page(content)
     try:
         return page, RunbookPage.model_validate(page.data)
@@ -343,8 +338,7 @@ class PageSource:
 
     def __init__(self, path: Path, content: bytes) -> None:
         self.path, self.content = path, content
-        # Not kept: a preview makes a page of each letter that is typed.
-        self.page, self.part = _parse(content)
+        self.page, self.part = parse_page(content)
         self._builder = _Builder(self.page, self.part)
         self.module = ModuleType(f"runbooks.{path.stem}", self.part.sentence)
         self.module.__file__ = str(path)
@@ -367,7 +361,7 @@ class PageSource:
 
 def load_page(path: Path, content: bytes) -> type[AnyRunbook]:
     """Return the class of a page. Raises PageError."""
-    return _make_class(PageSource(path, content))
+    return make_class(PageSource(path, content))
 
 
 def register_page(runbook: type[AnyRunbook]) -> str:
@@ -405,7 +399,8 @@ def get_module(runbook: type[AnyRunbook]) -> ModuleType:
     return sys.modules[runbook.__module__]
 
 
-def _make_class(source: PageSource) -> type[AnyRunbook]:
+def make_class(source: PageSource) -> type[AnyRunbook]:
+    """Return the class of a page that was read. Raises PageError."""
     part = source.part
     options: dict[str, Any] = {
         "words": part.words,

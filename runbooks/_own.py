@@ -13,7 +13,7 @@ from importlib.machinery import ModuleSpec
 from importlib.util import decode_source, spec_from_file_location
 from types import CodeType
 
-from runbooks._declared import load_page, register_page
+from runbooks._declared import make_class, register_page
 from runbooks._own_files import OwnFile, is_shared_module, make_load_error, read_own_files
 
 FindEnabled = Callable[[Mapping[str, str]], Collection[str]]
@@ -76,21 +76,22 @@ def load_own_modules() -> Sequence[str]:
     enabled = _source[0]({file.module: file.digest for file in files}) if files else ()
     # Any shared module can take part in any runbook, and no runbook works without those it uses.
     is_complete = all(file.module in enabled for file in files if file.is_shared)
-    chosen = [file for file in files if is_complete and file.module in enabled]
-    _modules.files = {file.module: file for file in chosen if not file.is_page}
+    chosen = {file.module: file for file in files if is_complete and file.module in enabled}
+    _modules.files = {module: file for module, file in chosen.items() if not file.page}
     if _modules not in sys.meta_path:
         sys.meta_path.append(_modules)
     _pending.clear()
-    _pending.update(words for file in files if file not in chosen for words in file.words)
-    for file in chosen:
+    pending = (file for file in files if file.module not in chosen)
+    _pending.update(words for file in pending for words in file.words)
+    for file in chosen.values():
         _load_file(file)
-    return [file.module for file in chosen if file.words]
+    return [module for module, file in chosen.items() if file.words]
 
 
 def _load_file(file: OwnFile) -> None:
     try:
-        if file.is_page:
-            register_page(load_page(file.path, file.content))
+        if file.page:
+            register_page(make_class(file.page))
         else:
             importlib.import_module(file.module)
     except Exception as error:

@@ -22,6 +22,7 @@ import stat
 from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -32,7 +33,7 @@ from connectors.permissions import (
     open_trusted_directory,
     open_trusted_entry,
 )
-from runbooks._declared import SUFFIX, check_page, load_page, parse_page
+from runbooks._declared import SUFFIX, PageSource, check_page, make_class
 from runbooks._declared_yaml import PageError
 
 # The environment variable with the directory.
@@ -55,6 +56,8 @@ _FORBIDDEN = frozenset(
 )
 # Parts of forbidden packages that only compute.
 _ALLOWED = frozenset({"http.HTTPStatus", "urllib.parse"})
+# Also those that were edited since; a page takes 10 KB.
+_MAX_PAGES = 10_000
 _FORBIDDEN_CALLS = frozenset({"__import__", "breakpoint", "compile", "eval", "exec", "open"})
 
 
@@ -71,6 +74,8 @@ class OwnFile:
     """What is hashed is what is executed."""
     words: tuple[str, ...]
     """The words of the runbooks that it defines."""
+    page: PageSource | None = None
+    """Of a page of YAML, which is data: what it says."""
 
     @property
     def module(self) -> str:
@@ -81,16 +86,11 @@ class OwnFile:
         """The SHA-256 of the content, in 64 hex digits."""
         return sha256(self.content).hexdigest()
 
-    @property
-    def is_page(self) -> bool:
-        """Whether it is a page of YAML, which is data."""
-        return self.path.suffix == SUFFIX
-
     def check_page(self) -> None:
         """Check all of a page. Raises OwnRunbookError."""
         try:
-            if self.is_page:
-                check_page(load_page(self.path, self.content))
+            if self.page:
+                check_page(make_class(self.page))
         except PageError as error:
             raise OwnRunbookError(f"{self.path}: {error}") from None
 
@@ -181,7 +181,10 @@ def _read_module(directory: int, path: Path, owners: Collection[int]) -> OwnFile
             raise OwnRunbookError(f"{path} is not a file: remove it")
         content = opened.read()
     _check_name(path)
-    return OwnFile(path, content, _check_content(path, content))
+    if path.suffix == SUFFIX:
+        page = _read_page(path, content)
+        return OwnFile(path, content, (page.part.words,), page)
+    return OwnFile(path, content, _list_words(path, content))
 
 
 def _check_name(path: Path) -> None:
@@ -194,10 +197,17 @@ def _check_name(path: Path) -> None:
         raise OwnRunbookError(f"{path}: Keyturn has a module with this name: choose another")
 
 
-def _check_content(path: Path, content: bytes) -> tuple[str, ...]:
-    """Return the words of the runbooks in a file. Raises OwnRunbookError."""
-    if path.suffix == SUFFIX:
-        return (_parse_page(path, content),)
+@lru_cache(maxsize=_MAX_PAGES)
+def _read_page(path: Path, content: bytes) -> PageSource:
+    """Return a page; the same one as before for the same bytes. Raises OwnRunbookError."""
+    try:
+        return PageSource(path, content)
+    except PageError as error:
+        raise OwnRunbookError(f"{path}: {error}") from None
+
+
+def _list_words(path: Path, content: bytes) -> tuple[str, ...]:
+    """Return the words of the runbooks in a file of Python. Raises OwnRunbookError."""
     try:
         tree = ast.parse(content, path.name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -210,14 +220,6 @@ def _check_content(path: Path, content: bytes) -> tuple[str, ...]:
             "share with _"
         )
     return words
-
-
-def _parse_page(path: Path, content: bytes) -> str:
-    """Return the words of a page. Raises OwnRunbookError."""
-    try:
-        return parse_page(content)[1].words
-    except PageError as error:
-        raise OwnRunbookError(f"{path}: {error}") from None
 
 
 def _iterate_words(path: Path, tree: ast.Module) -> Iterator[str]:

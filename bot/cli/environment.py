@@ -91,7 +91,7 @@ def _list_enabled_modules(digests: "Mapping[str, str]") -> "Collection[str]":
         return confirmed
     from runbooks import read_own_files
 
-    return {*confirmed, *(file.module for file in read_own_files() if file.is_page)}
+    return {*confirmed, *(file.module for file in read_own_files() if file.page)}
 
 
 def _list_confirmed_modules(

@@ -14,6 +14,7 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import State
 from bot.queries import own_runbooks
 from runbooks import OwnFile, _own, load_catalogue
+from runbooks._declared import PageSource
 from tests.bot.harness import Harness, open_harness
 from tests.policies import get_starter_rules
 from tests.runbooks.pages import CHANGE
@@ -68,7 +69,8 @@ def test_page_with_an_error_in_a_condition_cannot_be_enabled(
     harness: Harness, monkeypatch: pytest.MonkeyPatch
 ):
     text = CHANGE.replace("now != value", "now != valu")
-    file = OwnFile(Path("runbooks/swappiness_set.yaml"), text.encode(), ("swappiness set",))
+    page = PageSource(Path("runbooks/swappiness_set.yaml"), text.encode())
+    file = OwnFile(page.path, page.content, ("swappiness set",), page)
     monkeypatch.setitem(_INSTALLED, file.module, file)
     with pytest.raises(InvalidRequestError, match=r"swappiness_set.yaml: line 17, column 5"):
         harness.service.enable_runbook("swappiness set", person="adam")
