@@ -4,10 +4,14 @@ import difflib
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from enum import Enum
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin
 from weakref import WeakKeyDictionary
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from bot.model import host_patterns
 from connectors.errors import DomainError
@@ -128,17 +132,8 @@ def list_form_fields(runbook: type[AnyRunbook]) -> tuple[FormField, ...]:
 
 
 def _build_form(runbook: type[AnyRunbook]) -> tuple[FormField, ...]:
-    schema = runbook.model_json_schema()
-    required: list[str] = schema.get("required", [])
-    return tuple(
-        _build_form_field(
-            name,
-            _resolve_reference(field, schema),
-            label=runbook.model_fields[name].title or name.replace("_", " ").capitalize(),
-            required=name in required,
-        )
-        for name, field in schema["properties"].items()
-    )
+    # Of the fields themselves: their JSON Schema takes a hundred times as long.
+    return tuple(_build_form_field(*one) for one in runbook.model_fields.items())
 
 
 def is_value_valid(runbook: type[AnyRunbook], name: str, value: str) -> bool:
@@ -284,39 +279,43 @@ def _suggest_runbooks(typed_words: Sequence[str]) -> str:
     return f"There is no {quote_text(typed)}. Type help for a list."
 
 
-def _resolve_reference(field: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Resolve a reference to the schema's definitions, also of an optional field."""
-    reference = field.get("$ref", "")
-    if reference:
-        return schema["$defs"][reference.rsplit("/", 1)[-1]] | field
-    variants = [one for one in field.get("anyOf", ()) if one.get("type") != "null"]
-    return {**_resolve_reference(variants[0], schema), **field} if variants else field
-
-
-def _build_form_field(
-    name: str, field: Mapping[str, Any], *, label: str, required: bool
-) -> FormField:
-    choices = [str(choice) for choice in field.get("enum", ())]
-    if field.get("type") == "boolean":
-        choices = ["false", "true"]
-    kind = "host" if field.get("choices") == "hosts" else "choice" if choices else "text"
-    default = field.get("default")
+def _build_form_field(name: str, field: FieldInfo) -> FormField:
+    inner = _read_annotation(field.annotation)
+    choices = _list_choices(inner.annotation)
+    extra = {**_get_extra(inner), **_get_extra(field)}
+    default = None if field.default is PydanticUndefined else to_jsonable_python(field.default)
     return FormField(
         name=name,
-        label=label,
-        hint=str(field.get("description", "")),
-        kind=kind,
-        required=required,
+        label=field.title or name.replace("_", " ").capitalize(),
+        hint=field.description or inner.description or "",
+        kind="host" if extra.get("choices") == "hosts" else "choice" if choices else "text",
+        required=field.is_required(),
         choices=choices,
-        default=""
-        if default is None
-        else str(default).lower()
-        if isinstance(default, bool)
-        else str(default),
-        tag=str(field.get("tag", "")),
-        lists=str(field.get("lists", "")),
-        within=tuple(field.get("within", ())),
+        default="" if default is None else _format_value(default),
+        tag=str(extra.get("tag", "")),
+        lists=str(extra.get("lists", "")),
+        within=tuple(cast("Sequence[str]", extra.get("within", ()))),
     )
+
+
+def _read_annotation(annotation: Any) -> FieldInfo:
+    """Return what a type says of itself; for an optional one, what it is if it is given."""
+    is_union = get_origin(annotation) in (Union, UnionType)
+    variants = get_args(annotation) if is_union else (annotation,)
+    return FieldInfo.from_annotation(next(one for one in variants if one is not NoneType))
+
+
+def _list_choices(type_: object) -> list[str]:
+    if type_ is bool:
+        return ["false", "true"]
+    if isinstance(type_, type) and issubclass(type_, Enum):
+        return [str(one.value) for one in type_]
+    return [str(one) for one in get_args(type_)] if get_origin(type_) is Literal else []
+
+
+def _get_extra(field: FieldInfo) -> Mapping[str, object]:
+    extra: object = field.json_schema_extra
+    return cast("Mapping[str, object]", extra) if isinstance(extra, dict) else {}
 
 
 def parse_request_for_hosts(
@@ -438,6 +437,5 @@ def _format_value(value: object) -> str:
 
 def get_required_tag(runbook: type[AnyRunbook]) -> str | None:
     """Return the tag that a runbook's host must carry; None if any host will do."""
-    extra: object = runbook.model_fields["host"].json_schema_extra
-    tag = cast("dict[str, object]", extra).get("tag") if isinstance(extra, dict) else None
+    tag = _get_extra(runbook.model_fields["host"]).get("tag")
     return tag if isinstance(tag, str) else None
