@@ -6,6 +6,7 @@ more than one that many runbooks have. A value counts where only a field of its 
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -35,6 +36,8 @@ _STOP_TEXT = (
     "server machine box called named "
 )
 _STOP_WORDS = frozenset(_STOP_TEXT.split())
+# Letters and digits.
+_WORD = re.compile(r"[^\W_]+")
 # Words that people use for one another, whatever the runbook.
 _ALIKE = (
     ("show", "list", "check", "see", "view", "display", "status", "state", "look"),
@@ -256,10 +259,7 @@ class _Terms:
 
     def count_whole_names(self, runbook: type[AnyRunbook]) -> int:
         """Return 1 if every word of a name of the runbook was typed."""
-        typed = {
-            stem for stems in self.stems.values() for stem, much in stems.items() if much == 1
-        }
-        return any(name <= typed for name in _list_names(runbook))
+        return any(name <= self.exact for name in _list_names(runbook))
 
 
 @cache
@@ -303,8 +303,7 @@ def _count_small_words(runbook: type[AnyRunbook], words: Sequence[str]) -> int:
 
 def split_plain_words(text: str) -> list[str]:
     """Return the words of a text in lower case, without stop words."""
-    spaced = "".join(letter if letter.isalnum() else " " for letter in text.lower())
-    return [word for word in spaced.split() if word not in _STOP_WORDS]
+    return [word for word in _WORD.findall(text.lower()) if word not in _STOP_WORDS]
 
 
 def _list_known_terms(words: Sequence[str], catalogue: Iterable[type[AnyRunbook]]) -> _Terms:

@@ -12,6 +12,7 @@ from bot.model.plain_request import (
     parse_plain_request,
     select_nearest,
 )
+from bot.model.request_form import get_required_tag
 from bot.model.times import SECOND
 from bot.policy import Policy
 from bot.queries.form_options import list_requestable_hosts
@@ -51,15 +52,20 @@ class RequestableRunbooks:
 
 def _list_requestable(policy: Policy, person: str, *, source: str, now: int) -> RequestableHosts:
     decisions: dict[Hashable, bool] = {}
-    found = {
-        words: [
-            *list_requestable_hosts(
-                policy, runbook, person=person, source=source, now=now, decisions=decisions
-            )
-        ]
-        for words, runbook in load_catalogue().items()
-    }
-    return {words: hosts for words, hosts in found.items() if hosts}
+    # Runbooks that the rules treat alike, and that the same hosts support, share their hosts.
+    lists: dict[Hashable, Sequence[str]] = {}
+    found: dict[str, Sequence[str]] = {}
+    for words, runbook in load_catalogue().items():
+        alike = get_kind(runbook), policy.get_runbook_likeness(words), get_required_tag(runbook)
+        if alike not in lists:
+            lists[alike] = [
+                *list_requestable_hosts(
+                    policy, runbook, person=person, source=source, now=now, decisions=decisions
+                )
+            ]
+        if lists[alike]:
+            found[words] = lists[alike]
+    return found
 
 
 @dataclass(frozen=True)
