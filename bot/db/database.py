@@ -123,7 +123,6 @@ _READING = {
     "sqlite": {_BEGIN: "BEGIN"},
     "postgresql": {"isolation_level": "REPEATABLE READ"},
 }
-_SECONDS_ON_SQLITE = select((func.julianday("now") - 2440587.5) * 86400.0)
 _SECONDS_ON_POSTGRESQL = select(extract("epoch", func.clock_timestamp()))
 
 
@@ -428,10 +427,12 @@ class Database:
         """Return the database's time, in microseconds since 1970.
 
         The default time limit applies, so a server that does not answer is detected early.
+        SQLite has no time of its own: all its processes are on this machine, and read its clock.
         """
-        query = _SECONDS_ON_SQLITE if self.embedded else _SECONDS_ON_POSTGRESQL
+        if self.embedded:
+            return time.time_ns() // 1000
         with self._watch.limit(connection):
-            return round(connection.execute(query).scalar_one() * SECOND)
+            return round(connection.execute(_SECONDS_ON_POSTGRESQL).scalar_one() * SECOND)
 
     def open_copy(self, url: str) -> "Database":
         """Open another database for the same change log, with the same key and secrets."""

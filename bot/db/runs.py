@@ -51,7 +51,6 @@ _ORIGIN = TypeAdapter(RequestOrigin)
 _REQUIREMENTS = TypeAdapter(ApprovalRequirements)
 _RUN = tables.run.c
 # The database assigns the number.
-_COLUMNS = tuple(column.name for column in tables.run.columns if column.name != "id")
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,6 @@ def _format_origin(origin: RequestOrigin) -> str:
 def _build_row(tx: Transaction, new: NewRun) -> dict[str, Any]:
     """Return the columns of a new request."""
     return {
-        **dict.fromkeys(_COLUMNS),
         "version": 1,
         "state": State.PLANNING.value,
         "runbook": new.runbook,
