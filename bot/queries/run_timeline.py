@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 from bot.audit.change_log import Entry
@@ -72,6 +73,7 @@ _HASH_PATTERN = re.compile(r"\b[0-9a-f]{64}\b")
 _UNSUMMARISED = {"mark", "approver_groups", "area", "digest", "body"}
 
 
+@lru_cache(256)
 def get_fact_label(name: str) -> str:
     """Return the name of a fact for people: `Approvals needed`."""
     return _FACT_LABELS.get(name, name.strip("_").replace("_", " ").capitalize())
