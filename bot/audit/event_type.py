@@ -67,7 +67,6 @@ class Event:
 
     Class keywords:
         kind: The word that is stored; a class without it is only a base of others.
-        shown: How people read it; default: the kind.
         decides: Whether it decides if its run may continue, so that its removal is detected.
         revokes: The field that holds what it revokes for good or until it is lifted, or PERSON.
         by_agent: Whether an agent may do it.
@@ -75,6 +74,7 @@ class Event:
 
     kind: str
     shown: ClassVar[EventText]
+    """How people read it; default: the kind. Subclasses do not inherit it."""
     decides: ClassVar[bool]
     revokes: ClassVar[str]
     by_agent: ClassVar[bool]
@@ -88,7 +88,6 @@ class Event:
         cls,
         *,
         kind: str = "",
-        shown: EventText | None = None,
         decides: bool = False,
         revokes: str = "",
         by_agent: bool = False,
@@ -97,7 +96,7 @@ class Event:
         fields = dataclasses.fields(cast("Any", cls))
         cls._defaults = tuple((each.name, _get_default(each)) for each in fields)
         cls.person_facts = frozenset(each.name for each in fields if _holds_people(each.type))
-        cls.shown = shown or EventText(kind.capitalize())
+        cls.shown = vars(cls).get("shown") or EventText(kind.capitalize())
         cls.decides, cls.revokes, cls.by_agent = decides, revokes, by_agent
         if not kind:
             return

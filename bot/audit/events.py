@@ -77,13 +77,10 @@ class _Request(_WithReason):
     trace_id: str = ""
 
 
-class PlanRequested(
-    _Request,
-    kind="plan requested",
-    shown=EventText("Plan requested by {who}", _REASON, Tone.INFO, "person"),
-    by_agent=True,
-):
+class PlanRequested(_Request, kind="plan requested", by_agent=True):
     """A plan was requested, without its execution."""
+
+    shown = EventText("Plan requested by {who}", _REASON, Tone.INFO, "person")
 
 
 class Requested(_Request, kind="requested", decides=True, by_agent=True):
@@ -133,6 +130,8 @@ class AgentRefused(_WithReason, kind="agent refused", by_agent=True):
 class CounterProposed(_OfPlanWithReason, kind="counter-proposed"):
     """An approver proposed other values, in a run of its own."""
 
+    shown = EventText("{who} proposed other values", "{changes}", Tone.WARNING, "swap")
+
     proposal: int
     values: Mapping[str, str]
 
@@ -140,17 +139,11 @@ class CounterProposed(_OfPlanWithReason, kind="counter-proposed"):
     def changes(self) -> str:
         return " ".join(f"{name}={value}" for name, value in self.values.items())
 
-    def get_shown(self) -> EventText:
-        return EventText("{who} proposed other values", "{changes}", Tone.WARNING, "swap")
 
-
-class Proposed(
-    _WithReason,
-    kind="proposed",
-    shown=EventText("Proposed by {who}", "Instead of run {original_run}", Tone.INFO, "swap"),
-    decides=True,
-):
+class Proposed(_WithReason, kind="proposed", decides=True):
     """The run holds the values that an approver proposed for another one."""
+
+    shown = EventText("Proposed by {who}", "Instead of run {original_run}", Tone.INFO, "swap")
 
     requested_by: PersonId
     editors: tuple[PersonId, ...]
@@ -160,25 +153,19 @@ class Proposed(
     request: str
 
 
-class Accepted(
-    _OfPlan,
-    kind="accepted",
-    shown=EventText("Accepted by {who}", "", Tone.SUCCESS, "check"),
-    decides=True,
-):
+class Accepted(_OfPlan, kind="accepted", decides=True):
     """The requester accepted a counter-proposal."""
+
+    shown = EventText("Accepted by {who}", "", Tone.SUCCESS, "check")
 
 
 # --- approvals ---
 
 
-class Approved(
-    _OfPlanWithReason,
-    kind="approved",
-    shown=EventText("Approved by {who}", _REASON, Tone.SUCCESS, "key"),
-    decides=True,
-):
+class Approved(_OfPlanWithReason, kind="approved", decides=True):
     """A person approved the plan."""
+
+    shown = EventText("Approved by {who}", _REASON, Tone.SUCCESS, "key")
 
     factor: str = ""
     on_behalf_of: PersonId = ""
@@ -194,49 +181,37 @@ class Approved(
         return EventText("Approved by {who}", detail, Tone.SUCCESS, "key")
 
 
-class Held(
-    _OfPlanWithReason,
-    kind="held",
-    shown=EventText("Held by {who}", _REASON, Tone.WARNING, "clock"),
-    decides=True,
-):
+class Held(_OfPlanWithReason, kind="held", decides=True):
     """A person held an approved run before its start: its approvals count no more."""
 
+    shown = EventText("Held by {who}", _REASON, Tone.WARNING, "clock")
 
-class RequestSigned(
-    _OfPlan,
-    kind="request signed",
-    shown=EventText("Request signed by {who}", "key {signing_key}", Tone.SUCCESS, "key"),
-    decides=True,
-):
+
+class RequestSigned(_OfPlan, kind="request signed", decides=True):
     """The requester signed the plan."""
+
+    shown = EventText("Request signed by {who}", "key {signing_key}", Tone.SUCCESS, "key")
 
     signature: str
     signing_key: str
 
 
-class ApprovalRefused(
-    _OfPlanWithReason,
-    kind="approval refused",
-    shown=EventText("Approval refused for {who}", _REASON, Tone.WARNING, "ban"),
-):
+class ApprovalRefused(_OfPlanWithReason, kind="approval refused"):
     """A person tried to approve the plan, and may not."""
 
+    shown = EventText("Approval refused for {who}", _REASON, Tone.WARNING, "ban")
 
-class DenialRefused(
-    _OfPlanWithReason,
-    kind="denial refused",
-    shown=EventText("Denial refused for {who}", _REASON, Tone.WARNING, "ban"),
-):
+
+class DenialRefused(_OfPlanWithReason, kind="denial refused"):
     """A person tried to deny the plan, and may not."""
 
+    shown = EventText("Denial refused for {who}", _REASON, Tone.WARNING, "ban")
 
-class MoreApprovalsNeeded(
-    _WithReason,
-    kind="more approvals needed",
-    shown=EventText("One more approval is needed", _REASON, Tone.WARNING, "key"),
-):
+
+class MoreApprovalsNeeded(_WithReason, kind="more approvals needed"):
     """The rules require more approvals at the start than before."""
+
+    shown = EventText("One more approval is needed", _REASON, Tone.WARNING, "key")
 
 
 class _ToApprovers(Event):
@@ -244,61 +219,48 @@ class _ToApprovers(Event):
     approvers: str = ""
 
 
-class Reminded(
-    _ToApprovers,
-    kind="reminded",
-    shown=EventText("Approvers reminded", "Needs approval from {approvers}", Tone.INFO, "clock"),
-):
+class Reminded(_ToApprovers, kind="reminded"):
     """Approvers were reminded of a pending run."""
 
+    shown = EventText("Approvers reminded", "Needs approval from {approvers}", Tone.INFO, "clock")
 
-class Escalated(
-    _ToApprovers,
-    kind="escalated",
-    shown=EventText("Escalated", "Can now be approved by {approvers}", Tone.WARNING, "clock"),
-    decides=True,
-):
+
+class Escalated(_ToApprovers, kind="escalated", decides=True):
     """No one decided in time, so others may approve as well."""
 
+    shown = EventText("Escalated", "Can now be approved by {approvers}", Tone.WARNING, "clock")
 
-class QuestionAsked(
-    _OfPlan,
-    kind="question asked",
-    shown=EventText("{who} asked a question", "{text}", Tone.WARNING, "question"),
-):
+
+class QuestionAsked(_OfPlan, kind="question asked"):
     """An approver asked the requester a question."""
 
+    shown = EventText("{who} asked a question", "{text}", Tone.WARNING, "question")
+
     text: str
 
 
-class QuestionAnswered(
-    _OfPlan,
-    kind="question answered",
-    shown=EventText("{who} answered", "{text}", Tone.INFO, "person"),
-):
+class QuestionAnswered(_OfPlan, kind="question answered"):
     """The requester answered the open questions."""
 
+    shown = EventText("{who} answered", "{text}", Tone.INFO, "person")
+
     text: str
 
 
-class Reassigned(
-    _OfPlanWithReason,
-    kind="reassigned",
-    shown=EventText("Reassigned to {assignee} by {who}", _REASON, Tone.INFO, "swap"),
-):
+class Reassigned(_OfPlanWithReason, kind="reassigned"):
     """An approver asked another one to decide."""
+
+    shown = EventText("Reassigned to {assignee} by {who}", _REASON, Tone.INFO, "swap")
 
     assignee: PersonId
 
 
-class TokenUsed(
-    Event,
-    kind="token used",
-    shown=EventText(
-        "{who} used the API", "To {action}, with the token {token}…", Tone.INFO, "key"
-    ),
-):
+class TokenUsed(Event, kind="token used"):
     """The next entry was made through the API, with this token."""
+
+    shown = EventText(
+        "{who} used the API", "To {action}, with the token {token}…", Tone.INFO, "key"
+    )
 
     token: str
     action: str
@@ -309,14 +271,12 @@ class TokenUsed(
 # --- standing grants and delegations ---
 
 
-class GrantUsed(
-    Event,
-    kind="grant used",
-    shown=EventText(
-        "Approved by standing grant {grant}", "{uses} of {per_hour} this hour", Tone.SUCCESS, "key"
-    ),
-):
+class GrantUsed(Event, kind="grant used"):
     """A run needs no approval because of a standing grant."""
+
+    shown = EventText(
+        "Approved by standing grant {grant}", "{uses} of {per_hour} this hour", Tone.SUCCESS, "key"
+    )
 
     grant: int
     granted_by: PersonId
@@ -371,60 +331,51 @@ class DelegationEndsSoon(Event, kind="delegation ends soon"):
 # --- break-glass and reviews ---
 
 
-class BreakGlassRequested(
-    _OfPlanWithReason,
-    kind="break-glass requested",
-    shown=EventText("Break-glass requested by {who}", _REASON, Tone.WARNING, "alert"),
-):
+class BreakGlassRequested(_OfPlanWithReason, kind="break-glass requested"):
     """The requester wants emergency access, which they activate on the page of the run."""
 
+    shown = EventText("Break-glass requested by {who}", _REASON, Tone.WARNING, "alert")
 
-class BreakGlassRefused(
-    _OfPlanWithReason,
-    kind="break-glass refused",
-    shown=EventText("Break-glass refused for {who}", _REASON, Tone.WARNING, "ban"),
-):
+
+class BreakGlassRefused(_OfPlanWithReason, kind="break-glass refused"):
     """A person tried to use break-glass, and may not."""
+
+    shown = EventText("Break-glass refused for {who}", _REASON, Tone.WARNING, "ban")
 
 
 class BreakGlassActivated(
-    _OfPlanWithReason,
-    kind="break-glass activated",
-    shown=EventText("Break-glass activated by {who}", _REASON, Tone.DANGER, "alert"),
-    decides=True,
-    revokes=PERSON,
+    _OfPlanWithReason, kind="break-glass activated", decides=True, revokes=PERSON
 ):
     """The run needs no approvals for a while. Until its review, its person has no second use."""
+
+    shown = EventText("Break-glass activated by {who}", _REASON, Tone.DANGER, "alert")
 
     until: int
     factor: str
 
 
-class ReviewRequired(
-    _OfPlan,
-    kind="review required",
-    shown=EventText("Another person must review it", "", Tone.WARNING, "eye"),
-    revokes=PERSON,
-):
+class ReviewRequired(_OfPlan, kind="review required", revokes=PERSON):
     """A run started under a rule with `@review`."""
+
+    shown = EventText("Another person must review it", "", Tone.WARNING, "eye")
 
     rules: tuple[str, ...] = ()
     on_duty: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
 
 
-class BreakGlassReviewed(
-    _OfPlanWithReason,
-    kind="break-glass reviewed",
-    shown=EventText("Reviewed by {who}", _REASON, Tone.SUCCESS, "eye"),
-):
+class BreakGlassReviewed(_OfPlanWithReason, kind="break-glass reviewed"):
     """Another person reviewed a run with break-glass, or under a rule with `@review`."""
+
+    shown = EventText("Reviewed by {who}", _REASON, Tone.SUCCESS, "eye")
 
 
 # --- execution ---
 
 
-class OnHold(Event, kind="on hold", shown=EventText("Waits", "{waits}", Tone.PENDING, "clock")):
+class OnHold(Event, kind="on hold"):
     """A run waits for a freeze, a host lock, a worker or another run, which is not named."""
+
+    shown = EventText("Waits", "{waits}", Tone.PENDING, "clock")
 
     waiting_for: WaitingFor
     name: str = ""
@@ -437,14 +388,12 @@ class OnHold(Event, kind="on hold", shown=EventText("Waits", "{waits}", Tone.PEN
         return describe_waiting(waiting)
 
 
-class NotWitnessed(
-    Event,
-    kind="not witnessed",
-    shown=EventText(
-        "Started without witnesses", "Break-glass is active. Away: {names}", Tone.WARNING, "alert"
-    ),
-):
+class NotWitnessed(Event, kind="not witnessed"):
     """A run with break-glass began although witnesses that its rules require did not answer."""
+
+    shown = EventText(
+        "Started without witnesses", "Break-glass is active. Away: {names}", Tone.WARNING, "alert"
+    )
 
     required: int
     away: tuple[str, ...] = ()
@@ -459,39 +408,30 @@ class _ByWorker(Event):
     fence: int = 0
 
 
-class Claimed(
-    _ByWorker,
-    kind="claimed",
-    shown=EventText("Starting on {host}", "Plans again before the first step", Tone.INFO, "lock"),
-):
+class Claimed(_ByWorker, kind="claimed"):
     """A worker took the lock of the host for the run."""
 
+    shown = EventText("Starting on {host}", "Plans again before the first step", Tone.INFO, "lock")
 
-class Resumed(
-    _ByWorker,
-    kind="resumed",
-    shown=EventText(
-        "Resumed by another worker", "{worker} executes the remaining steps", Tone.INFO, "lock"
-    ),
-):
+
+class Resumed(_ByWorker, kind="resumed"):
     """Another worker continues the run between two steps."""
 
+    shown = EventText(
+        "Resumed by another worker", "{worker} executes the remaining steps", Tone.INFO, "lock"
+    )
 
-class LeaseTakenOver(
-    _ByWorker,
-    kind="lease taken over",
-    shown=EventText("Taken over", "No heartbeat from {worker}", Tone.WARNING, "lock"),
-):
+
+class LeaseTakenOver(_ByWorker, kind="lease taken over"):
     """A worker sent no heartbeat, so another process took over its run."""
 
+    shown = EventText("Taken over", "No heartbeat from {worker}", Tone.WARNING, "lock")
 
-class Started(
-    _OfPlan,
-    kind="started",
-    shown=EventText("Started", "The plan is still current", Tone.INFO, "play"),
-    decides=True,
-):
+
+class Started(_OfPlan, kind="started", decides=True):
     """The gate let the run start. A child run names its parent run."""
+
+    shown = EventText("Started", "The plan is still current", Tone.INFO, "play")
 
     parent_run: int | None = None
     part: str = ""
@@ -500,6 +440,8 @@ class Started(
 class WaveStarted(Event, kind="wave started"):
     """The next hosts of a run on several hosts start."""
 
+    shown = EventText("Wave started: {hosts}", "{why}", Tone.INFO, "play")
+
     hosts: tuple[str, ...]
     reason: str
 
@@ -507,17 +449,11 @@ class WaveStarted(Event, kind="wave started"):
     def why(self) -> str:
         return self.reason.capitalize()
 
-    def get_shown(self) -> EventText:
-        return EventText("Wave started: {hosts}", "{why}", Tone.INFO, "play")
 
-
-class StepSending(
-    Event,
-    kind="step sending",
-    shown=EventText("Step {step} sent", "{title}", Tone.INFO, "play"),
-    decides=True,
-):
+class StepSending(Event, kind="step sending", decides=True):
     """A step is about to be sent to its host. The entry is durable before that."""
+
+    shown = EventText("Step {step} sent", "{title}", Tone.INFO, "play")
 
     step: int
     title: str
@@ -531,29 +467,22 @@ class StepEnded(Event):
     error: str = ""
 
 
-class StepSucceeded(
-    StepEnded,
-    kind="step succeeded",
-    shown=EventText("Step {step} succeeded", "{error}", Tone.SUCCESS, "check"),
-    decides=True,
-):
+class StepSucceeded(StepEnded, kind="step succeeded", decides=True):
     """A step succeeded."""
 
+    shown = EventText("Step {step} succeeded", "{error}", Tone.SUCCESS, "check")
 
-class StepFailed(
-    StepEnded,
-    kind="step failed",
-    shown=EventText("Step {step} failed", "{error}", Tone.DANGER, "cross"),
-):
+
+class StepFailed(StepEnded, kind="step failed"):
     """A step failed, or was never sent."""
 
+    shown = EventText("Step {step} failed", "{error}", Tone.DANGER, "cross")
 
-class StepUnknown(
-    StepEnded,
-    kind="step unknown",
-    shown=EventText("Step {step} has an unknown outcome", "{error}", Tone.WARNING, "question"),
-):
+
+class StepUnknown(StepEnded, kind="step unknown"):
     """A step was sent, and its outcome is unknown."""
+
+    shown = EventText("Step {step} has an unknown outcome", "{error}", Tone.WARNING, "question")
 
 
 STEP_ENDS: Mapping[StepState, type[StepEnded]] = {
@@ -609,12 +538,10 @@ class RestoredByHost(Event, kind="restored by host"):
         )
 
 
-class Verified(
-    Event,
-    kind="verified",
-    shown=EventText("Verified", "{current_state}", Tone.SUCCESS, "eye"),
-):
+class Verified(Event, kind="verified"):
     """The plan is empty after the last step."""
+
+    shown = EventText("Verified", "{current_state}", Tone.SUCCESS, "eye")
 
     current_state: str
 
@@ -633,38 +560,30 @@ class FollowedUp(Event, kind="followed up"):
         return EventText(title, "{summary}", Tone.WARNING, "eye")
 
 
-class LegsClaimed(Event, kind="legs claimed"):
+class _OfLegs(Event):
+    legs: tuple[str, ...]
+
+    @property
+    def parts(self) -> str:
+        return "; ".join(self.legs)
+
+
+class LegsClaimed(_OfLegs, kind="legs claimed"):
     """The run may take down these redundant parts, and no other run may meanwhile."""
 
-    legs: tuple[str, ...]
-
-    @property
-    def parts(self) -> str:
-        return "; ".join(self.legs)
-
-    def get_shown(self) -> EventText:
-        return EventText("Legs claimed", "{parts}", Tone.INFO, "lock")
+    shown = EventText("Legs claimed", "{parts}", Tone.INFO, "lock")
 
 
-class LegReleased(_WithReason, kind="leg released"):
+class LegReleased(_OfLegs, _WithReason, kind="leg released"):
     """A redundant part that a run may have taken down is up again."""
 
-    legs: tuple[str, ...]
-
-    @property
-    def parts(self) -> str:
-        return "; ".join(self.legs)
-
-    def get_shown(self) -> EventText:
-        return EventText("Leg released by {who}", "{parts}: {reason}", Tone.SUCCESS, "check")
+    shown = EventText("Leg released by {who}", "{parts}: {reason}", Tone.SUCCESS, "check")
 
 
-class LegReleaseRefused(
-    Event,
-    kind="leg release refused",
-    shown=EventText("Release of a leg refused for {who}", "", Tone.WARNING, "ban"),
-):
+class LegReleaseRefused(Event, kind="leg release refused"):
     """A person tried to release a redundant part by hand, and may not."""
+
+    shown = EventText("Release of a leg refused for {who}", "", Tone.WARNING, "ban")
 
 
 # --- ends of runs ---
@@ -740,19 +659,7 @@ class Stopped(RunEnded, kind=State.STOPPED.value, decides=True):
     """The run ended because of a stop."""
 
 
-RUN_ENDS: Mapping[State, type[RunEnded]] = {
-    State.SUCCEEDED: Succeeded,
-    State.FAILED: Failed,
-    State.UNKNOWN: OutcomeUnknown,
-    State.NO_CHANGES: NoChanges,
-    State.REFUSED: Refused,
-    State.DENIED: Denied,
-    State.EXPIRED: Expired,
-    State.WITHDRAWN: Withdrawn,
-    State.SUPERSEDED: Superseded,
-    State.STALE: Stale,
-    State.STOPPED: Stopped,
-}
+RUN_ENDS = {State(each.kind): each for each in RunEnded.__subclasses__()}
 # The ends after which a run never continues.
 FINAL_KINDS = frozenset(RUN_ENDS[state].kind for state in ENDED_STATES)
 
@@ -760,13 +667,10 @@ FINAL_KINDS = frozenset(RUN_ENDS[state].kind for state in ENDED_STATES)
 # --- schedules ---
 
 
-class Scheduled(
-    Event,
-    kind="scheduled",
-    shown=EventText("Schedule {schedule} started", "", Tone.SUCCESS, "clock"),
-    decides=True,
-):
+class Scheduled(Event, kind="scheduled", decides=True):
     """An approved schedule begins."""
+
+    shown = EventText("Schedule {schedule} started", "", Tone.SUCCESS, "clock")
 
     schedule: int
     timing: Document
@@ -778,40 +682,28 @@ class ScheduleChanged(_WithReason):
     schedule: int
 
 
-class ScheduleSuspended(
-    ScheduleChanged,
-    kind="schedule suspended",
-    shown=EventText("Schedule {schedule} was suspended", _REASON, Tone.WARNING, "ban"),
-    decides=True,
-):
+class ScheduleSuspended(ScheduleChanged, kind="schedule suspended", decides=True):
     """A person suspended the schedule, or its owner may not request the run any more."""
 
+    shown = EventText("Schedule {schedule} was suspended", _REASON, Tone.WARNING, "ban")
 
-class ScheduleResumed(
-    ScheduleChanged,
-    kind="schedule resumed",
-    shown=EventText("Schedule {schedule} was resumed by {who}", _REASON, Tone.INFO, "play"),
-    decides=True,
-):
+
+class ScheduleResumed(ScheduleChanged, kind="schedule resumed", decides=True):
     """A suspended schedule is active again."""
 
+    shown = EventText("Schedule {schedule} was resumed by {who}", _REASON, Tone.INFO, "play")
 
-class ScheduleLapsed(
-    ScheduleChanged,
-    kind="schedule lapsed",
-    shown=EventText("The approval of schedule {schedule} lapsed", _REASON, Tone.WARNING, "clock"),
-    decides=True,
-):
+
+class ScheduleLapsed(ScheduleChanged, kind="schedule lapsed", decides=True):
     """The approval of the schedule is not valid any more."""
 
+    shown = EventText("The approval of schedule {schedule} lapsed", _REASON, Tone.WARNING, "clock")
 
-class ScheduleEnded(
-    ScheduleChanged,
-    kind="schedule ended",
-    shown=EventText("Schedule {schedule} ended", _REASON, Tone.NEUTRAL, "back"),
-    decides=True,
-):
+
+class ScheduleEnded(ScheduleChanged, kind="schedule ended", decides=True):
     """A person ended the schedule, or another one replaced it."""
+
+    shown = EventText("Schedule {schedule} ended", _REASON, Tone.NEUTRAL, "back")
 
 
 class ScheduleLapsesSoon(Event, kind="schedule lapses soon"):
@@ -822,39 +714,33 @@ class ScheduleLapsesSoon(Event, kind="schedule lapses soon"):
     lapses_at: int
 
 
-class Fired(
-    Event,
-    kind="fired",
-    shown=EventText("Schedule {schedule} fired run {fired_run}", "", Tone.INFO, "clock"),
-):
+class Fired(Event, kind="fired"):
     """The schedule requested a run."""
+
+    shown = EventText("Schedule {schedule} fired run {fired_run}", "", Tone.INFO, "clock")
 
     schedule: int
     due_at: int
     fired_run: int
 
 
-class FireSkipped(
-    ScheduleChanged,
-    kind="fire skipped",
-    shown=EventText("Schedule {schedule} skipped a run", _REASON, Tone.NEUTRAL, "clock"),
-):
+class FireSkipped(ScheduleChanged, kind="fire skipped"):
     """The schedule requested no run at a due time."""
+
+    shown = EventText("Schedule {schedule} skipped a run", _REASON, Tone.NEUTRAL, "clock")
 
     due_at: int
 
 
-class FiresMissed(
-    Event,
-    kind="fires missed",
-    shown=EventText(
+class FiresMissed(Event, kind="fires missed"):
+    """Keyturn was not running at these due times."""
+
+    shown = EventText(
         "Schedule {schedule} missed {count}",
         "Keyturn was not running then",
         Tone.WARNING,
         "clock",
-    ),
-):
-    """Keyturn was not running at these due times."""
+    )
 
     schedule: int
     count: int
@@ -888,6 +774,8 @@ class DriftFound(DriftChanged, kind="drift found"):
 class DriftEnded(DriftChanged, kind="drift ended"):
     """A value is as set again, or a person answered its drift."""
 
+    shown = EventText("Drift ended", "{key} after {span}", Tone.SUCCESS, "check")
+
     state: str
     seconds: int
 
@@ -895,41 +783,30 @@ class DriftEnded(DriftChanged, kind="drift ended"):
     def span(self) -> str:
         return format_span(self.seconds * SECOND)
 
-    def get_shown(self) -> EventText:
-        return EventText("Drift ended", "{key} after {span}", Tone.SUCCESS, "check")
 
-
-class DriftAdopted(
-    DriftChanged,
-    _WithReason,
-    kind="drift adopted",
-    shown=EventText("Value adopted by {who}", _REASON, Tone.INFO, "person"),
-):
+class DriftAdopted(DriftChanged, _WithReason, kind="drift adopted"):
     """A person accepted the value that is on the host."""
+
+    shown = EventText("Value adopted by {who}", _REASON, Tone.INFO, "person")
 
     value: str
     set_value: str
 
 
-class DriftExpected(
-    DriftChanged,
-    _WithReason,
-    kind="drift expected",
-    shown=EventText("Another value is expected, by {who}", _REASON, Tone.INFO, "clock"),
-):
+class DriftExpected(DriftChanged, _WithReason, kind="drift expected"):
     """A person lets the value vary until a time."""
+
+    shown = EventText("Another value is expected, by {who}", _REASON, Tone.INFO, "clock")
 
     until: int
     range: str
     value: str
 
 
-class DriftAnswerRefused(
-    _WithReason,
-    kind="drift answer refused",
-    shown=EventText("Answer to drift refused for {who}", _REASON, Tone.WARNING, "ban"),
-):
+class DriftAnswerRefused(_WithReason, kind="drift answer refused"):
     """A person tried to answer drift, and may not."""
+
+    shown = EventText("Answer to drift refused for {who}", _REASON, Tone.WARNING, "ban")
 
     key: str
 
@@ -939,6 +816,8 @@ class DriftAnswerRefused(
 
 class ChangedOffline(_OfPlanWithReason, kind="changed offline"):
     """People had an enrolled host run a plan that they signed, while Keyturn was down."""
+
+    shown = EventText("Changed offline, signed by {signers}", "{request}", Tone.INFO, "key")
 
     request: str
     runbook: str
@@ -951,60 +830,47 @@ class ChangedOffline(_OfPlanWithReason, kind="changed offline"):
     steps: Document
     occurred_at: int
 
-    def get_shown(self) -> EventText:
-        return EventText("Changed offline, signed by {signers}", "{request}", Tone.INFO, "key")
 
-
-class OfflineRecordInvalid(
-    _OfPlanWithReason,
-    kind="offline record invalid",
-    shown=EventText("Offline record of {host} does not verify", _REASON, Tone.DANGER, "alert"),
-):
+class OfflineRecordInvalid(_OfPlanWithReason, kind="offline record invalid"):
     """A host's record of what it ran without Keyturn does not verify, or cannot be read."""
+
+    shown = EventText("Offline record of {host} does not verify", _REASON, Tone.DANGER, "alert")
 
 
 # --- output ---
 
 
-class ErasureRequested(
-    _WithReason,
-    kind="erasure requested",
-    shown=EventText("{who} requested to erase the output", _REASON, Tone.NEUTRAL, "person"),
-):
+class ErasureRequested(_WithReason, kind="erasure requested"):
     """A person requested that the output of a run is erased."""
+
+    shown = EventText("{who} requested to erase the output", _REASON, Tone.NEUTRAL, "person")
 
     source: str
     login: str = ""
 
 
-class ErasureRefused(
-    _WithReason,
-    kind="erasure refused",
-    shown=EventText("Erasure refused for {who}", _REASON, Tone.WARNING, "ban"),
-):
+class ErasureRefused(_WithReason, kind="erasure refused"):
     """A person tried to confirm or decline an erasure, and may not."""
+
+    shown = EventText("Erasure refused for {who}", _REASON, Tone.WARNING, "ban")
 
     source: str
     requested_by: PersonId = ""
 
 
-class ErasureDeclined(
-    _WithReason,
-    kind="erasure declined",
-    shown=EventText("{who} declined to erase the output", _REASON, Tone.NEUTRAL, "back"),
-):
+class ErasureDeclined(_WithReason, kind="erasure declined"):
     """An owner declined an erasure."""
+
+    shown = EventText("{who} declined to erase the output", _REASON, Tone.NEUTRAL, "back")
 
     source: str
     requested_by: PersonId
 
 
-class OutputErased(
-    _WithReason,
-    kind="output erased",
-    shown=EventText("Output erased by {who}", _REASON, Tone.NEUTRAL, "ban"),
-):
+class OutputErased(_WithReason, kind="output erased"):
     """An owner confirmed an erasure, and the output of these entries was erased."""
+
+    shown = EventText("Output erased by {who}", _REASON, Tone.NEUTRAL, "ban")
 
     source: str
     requested_by: PersonId
@@ -1021,21 +887,16 @@ class OutputExpired(Event, kind="output expired"):
 # --- stops and bans ---
 
 
-class StopRequested(
-    _WithReason,
-    kind="stop requested",
-    shown=EventText("Stop requested by {who}", _REASON, Tone.DANGER, "ban"),
-    decides=True,
-):
+class StopRequested(_WithReason, kind="stop requested", decides=True):
     """The run sends nothing more."""
 
+    shown = EventText("Stop requested by {who}", _REASON, Tone.DANGER, "ban")
 
-class StopRefused(
-    _WithReason,
-    kind="stop refused",
-    shown=EventText("Stop refused for {who}", _REASON, Tone.WARNING, "ban"),
-):
+
+class StopRefused(_WithReason, kind="stop refused"):
     """A person tried to stop a run or everything, and may not."""
+
+    shown = EventText("Stop refused for {who}", _REASON, Tone.WARNING, "ban")
 
 
 class ResumeRefused(Event, kind="resume refused"):
@@ -1057,12 +918,10 @@ class EverythingResumed(_WithReason, kind="everything resumed"):
     stopped_at: int
 
 
-class FreezeOrdered(
-    _WithReason,
-    kind="freeze ordered",
-    shown=EventText("Changes frozen by {who}: {what}", _REASON, Tone.WARNING, "clock"),
-):
+class FreezeOrdered(_WithReason, kind="freeze ordered"):
     """Changes of some hosts wait until a time, or until the freeze is ended."""
+
+    shown = EventText("Changes frozen by {who}: {what}", _REASON, Tone.WARNING, "clock")
 
     freeze: int
     what: str
@@ -1072,12 +931,10 @@ class FreezeOrdered(
     source: str
 
 
-class FreezeEnded(
-    _WithReason,
-    kind="freeze ended",
-    shown=EventText("Freeze {freeze} ended early by {who}", _REASON, Tone.INFO, "check"),
-):
+class FreezeEnded(_WithReason, kind="freeze ended"):
     """A person ended a freeze before its time."""
+
+    shown = EventText("Freeze {freeze} ended early by {who}", _REASON, Tone.INFO, "check")
 
     freeze: int
     what: str
@@ -1086,12 +943,10 @@ class FreezeEnded(
     source: str
 
 
-class FreezeRefused(
-    _WithReason,
-    kind="freeze refused",
-    shown=EventText("Freeze refused for {who}", _REASON, Tone.WARNING, "ban"),
-):
+class FreezeRefused(_WithReason, kind="freeze refused"):
     """A person tried to freeze changes or to end a freeze, and may not."""
+
+    shown = EventText("Freeze refused for {who}", _REASON, Tone.WARNING, "ban")
 
     what: str
 
@@ -1273,12 +1128,10 @@ class _OfAccount(Event):
     user_name: str
 
 
-class PersonProvisioned(
-    _OfAccount,
-    kind="person provisioned",
-    shown=EventText("{account_person} added by the identity provider", "{user_name}", Tone.INFO),
-):
+class PersonProvisioned(_OfAccount, kind="person provisioned"):
     """The identity provider added a person, or made their account active again."""
+
+    shown = EventText("{account_person} added by the identity provider", "{user_name}", Tone.INFO)
 
     external_id: str = ""
     email: str = ""
@@ -1286,36 +1139,29 @@ class PersonProvisioned(
     is_back: bool = False
 
 
-class ProvisionedPersonChanged(
-    _OfAccount,
-    kind="provisioned person changed",
-    shown=EventText("{account_person} changed by the identity provider", "{user_name}"),
-):
+class ProvisionedPersonChanged(_OfAccount, kind="provisioned person changed"):
     """The identity provider changed the name, user name or address of a person."""
+
+    shown = EventText("{account_person} changed by the identity provider", "{user_name}")
 
     changed: Mapping[str, str]
 
 
-class PersonDeprovisioned(
-    _OfAccount,
-    kind="person deprovisioned",
-    shown=EventText(
-        "{account_person} removed by the identity provider", "{user_name}", Tone.WARNING, "ban"
-    ),
-    revokes="stay",
-):
+class PersonDeprovisioned(_OfAccount, kind="person deprovisioned", revokes="stay"):
     """The identity provider ended an account, and with it what the entries after this one say."""
+
+    shown = EventText(
+        "{account_person} removed by the identity provider", "{user_name}", Tone.WARNING, "ban"
+    )
 
     stay: str
     is_deleted: bool = False
 
 
-class ProvisionedGroupChanged(
-    Event,
-    kind="provisioned group changed",
-    shown=EventText("Group {group} changed by the identity provider", "", Tone.INFO),
-):
+class ProvisionedGroupChanged(Event, kind="provisioned group changed"):
     """The identity provider changed a group, or who is in it: members are named by account."""
+
+    shown = EventText("Group {group} changed by the identity provider", "", Tone.INFO)
 
     group: str
     group_id: str
@@ -1326,12 +1172,10 @@ class ProvisionedGroupChanged(
     removed: tuple[str, ...] = ()
 
 
-class ClaimedGroupsChanged(
-    _BySource,
-    kind="claimed groups changed",
-    shown=EventText("Groups of {who} by their sign-in changed", "{groups}", Tone.INFO),
-):
+class ClaimedGroupsChanged(_BySource, kind="claimed groups changed"):
     """The token with which a person signed in names other groups than the one before."""
+
+    shown = EventText("Groups of {who} by their sign-in changed", "{groups}", Tone.INFO)
 
     issuer: str
     groups: tuple[str, ...]
@@ -1394,12 +1238,10 @@ class HostEnrolledAlone(Event, kind="host enrolled alone"):
     login: str
 
 
-class HostListProposed(
-    Event,
-    kind="host list proposed",
-    shown=EventText("List of {count} hosts proposed by {who}", "", Tone.INFO, "server"),
-):
+class HostListProposed(Event, kind="host list proposed"):
     """Hosts to add, change or remove: what differs, before and after, as people confirm it."""
+
+    shown = EventText("List of {count} hosts proposed by {who}", "", Tone.INFO, "server")
 
     digest: str
     areas: tuple[str, ...]
@@ -1418,48 +1260,38 @@ class _AboutHostList(Event):
     digest: str
 
 
-class HostListConfirmed(
-    _AboutHostList,
-    kind="host list confirmed",
-    shown=EventText("List {list} of hosts confirmed by {who}", "", Tone.SUCCESS, "check"),
-):
+class HostListConfirmed(_AboutHostList, kind="host list confirmed"):
     """An owner confirmed a list of hosts as it is."""
+
+    shown = EventText("List {list} of hosts confirmed by {who}", "", Tone.SUCCESS, "check")
 
     factor: str = ""
 
 
-class HostListWithdrawn(
-    _AboutHostList,
-    kind="host list withdrawn",
-    shown=EventText("List {list} of hosts withdrawn by {who}", "{reason}", Tone.NEUTRAL, "ban"),
-):
+class HostListWithdrawn(_AboutHostList, kind="host list withdrawn"):
     """A person withdrew a list of hosts, or its source proposes another one."""
+
+    shown = EventText("List {list} of hosts withdrawn by {who}", "{reason}", Tone.NEUTRAL, "ban")
 
     reason: str = ""
 
 
-class HostListWritten(
-    _AboutHostList,
-    kind="host list written",
-    shown=EventText("List {list} of hosts written to the inventory", "", Tone.SUCCESS, "check"),
-):
+class HostListWritten(_AboutHostList, kind="host list written"):
     """The changes of a list that two people confirmed are in inventory.yaml."""
 
+    shown = EventText("List {list} of hosts written to the inventory", "", Tone.SUCCESS, "check")
 
-class HostListRefused(
-    _WithReason,
-    kind="host list refused",
-    shown=EventText("Confirmation of a list of hosts refused for {who}", "", Tone.WARNING, "ban"),
-):
+
+class HostListRefused(_WithReason, kind="host list refused"):
     """A person may not confirm or withdraw a list of hosts."""
 
+    shown = EventText("Confirmation of a list of hosts refused for {who}", "", Tone.WARNING, "ban")
 
-class HostSourceRead(
-    Event,
-    kind="host source read",
-    shown=EventText("Source {source} of hosts: {result}", "", Tone.INFO, "server"),
-):
+
+class HostSourceRead(Event, kind="host source read"):
     """A source of hosts was read, with another result or problem than before."""
+
+    shown = EventText("Source {source} of hosts: {result}", "", Tone.INFO, "server")
 
     source: str
     hosts: int = 0
@@ -1526,6 +1358,10 @@ class LogVerified(Event, kind="log verified"):
 class LoggingFailed(_WithReason, kind="logging failed"):
     """The log could not be written for a while. The facts say what happened meanwhile."""
 
+    shown = EventText(
+        "The change log could not be written", "{happened}", Tone.WARNING, "question"
+    )
+
     mark: str = ""
     step: int | None = None
     outcome: str = ""
@@ -1540,10 +1376,6 @@ class LoggingFailed(_WithReason, kind="logging failed"):
     def happened(self) -> str:
         facts: dict[str, Any] = {**self.encode(), "mark": None}
         return "; ".join(f"{name} {fact}" for name, fact in facts.items() if fact is not None)
-
-    def get_shown(self) -> EventText:
-        title = "The change log could not be written"
-        return EventText(title, "{happened}", Tone.WARNING, "question")
 
 
 class LossAcknowledged(_WithReason, kind="loss acknowledged"):
