@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry
+from bot.audit.event_type import Event
 from bot.audit.followed_log import check_grant_uses, check_revocations, follow_log
 from bot.audit.inclusion import list_vouched_entries
 from bot.db import grants
@@ -24,15 +25,29 @@ def list_logged_delegations(
     return [one for one in delegations if _is_delegation_logged(tx, one)]
 
 
+def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
+    entry = _find_creation(
+        tx, events.DelegationCreated, events.DelegationRevoked, "delegation", delegation.id
+    )
+    event = entry.event if entry else None
+    if entry is None or not isinstance(event, events.DelegationCreated):
+        return False
+    logged = entry.person, event.delegate, event.area, event.until
+    return logged == (
+        delegation.delegator,
+        delegation.delegate,
+        delegation.where,
+        format_deadline(delegation.ends_at),
+    )
+
+
 def is_grant_logged(tx: Transaction, grant: Grant) -> bool:
     """Return whether the log confirms the grant as its row describes it, and it is not revoked."""
-    if _is_revoked(tx, events.GrantRevoked.kind, "grant", grant.id):
+    entry = _find_creation(tx, events.GrantCreated, events.GrantRevoked, "grant", grant.id)
+    event = entry.event if entry else None
+    if entry is None or not isinstance(event, events.GrantCreated):
         return False
-    entries = _list_vouched(tx, events.GrantCreated.kind, "grant", grant.id)
-    event = entries[0].event if entries else None
-    if not isinstance(event, events.GrantCreated):
-        return False
-    logged = entries[0].person, event.granted_to, event.what, event.per_hour, event.until
+    logged = entry.person, event.granted_to, event.what, event.per_hour, event.until
     return logged == (
         grant.granted_by,
         grant.person,
@@ -40,6 +55,20 @@ def is_grant_logged(tx: Transaction, grant: Grant) -> bool:
         grant.per_hour,
         format_deadline(grant.ends_at),
     )
+
+
+def _find_creation(
+    tx: Transaction, created: type[Event], revoked: type[Event], fact: str, number: int
+) -> Entry | None:
+    """Return the entry that creates what has this number; None if there is none, or it is revoked.
+
+    Raises LogAlteredError.
+    """
+    known = follow_log(tx)
+    ends = change_log.list_entries_naming(tx, revoked.kind, fact, number)
+    check_revocations(known, {revoked.kind}, ends, subject=str(number))
+    named = [] if ends else change_log.list_entries_naming(tx, created.kind, fact, number)
+    return next(iter(list_vouched_entries(tx, named)), None)
 
 
 def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> bool:
@@ -56,37 +85,3 @@ def has_all_uses_counted(tx: Transaction, grant: Grant, *, except_run: int) -> b
         if entry.event.get_fact("grant") == grant.id and entry.run != except_run
     ]
     return len(logged) <= grants.count_used(tx, grant.id, except_run=except_run)
-
-
-def _is_delegation_logged(tx: Transaction, delegation: Delegation) -> bool:
-    if _is_revoked(tx, events.DelegationRevoked.kind, "delegation", delegation.id):
-        return False
-    entries = list_vouched_entries(
-        tx,
-        change_log.list_entries_naming(
-            tx, events.DelegationCreated.kind, "delegation", delegation.id
-        ),
-    )
-    event = entries[0].event if entries else None
-    if not isinstance(event, events.DelegationCreated):
-        return False
-    logged = entries[0].person, event.delegate, event.area, event.until
-    return logged == (
-        delegation.delegator,
-        delegation.delegate,
-        delegation.where,
-        format_deadline(delegation.ends_at),
-    )
-
-
-def _is_revoked(tx: Transaction, kind: str, fact: str, number: int) -> bool:
-    """Return whether the log has a revocation of it. Raises LogAlteredError."""
-    known = follow_log(tx)
-    logged = change_log.list_entries_naming(tx, kind, fact, number)
-    check_revocations(known, {kind}, logged, subject=str(number))
-    return bool(logged)
-
-
-def _list_vouched(tx: Transaction, kind: str, fact: str, number: int) -> Sequence[Entry]:
-    named = change_log.list_entries_naming(tx, kind, fact, number)
-    return list_vouched_entries(tx, named)
