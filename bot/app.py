@@ -27,8 +27,6 @@ from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.audit import checkpoints, followed_log, verification
 from bot.audit.spool import Spool
-from bot.audit.syslog import LogServer
-from bot.audit.witnesses import Witnesses
 from bot.auth import secret_box
 from bot.db import data_directory, home_queue, migrations, outbox, roles
 from bot.db.database import AlreadyRunning, Database, StoreUnavailable, lock_data_directory
@@ -48,6 +46,8 @@ from bot.health import (
 from bot.hosts.pending_hosts import list_pending_host_summaries
 from bot.integrations import webhook_queue
 from bot.integrations.delivery_sender import CLAIM_SECONDS
+from bot.integrations.syslog import LogServer
+from bot.integrations.witnesses import Witnesses
 from bot.maintenance.background_verification import BackgroundVerification
 from bot.maintenance.housekeeping import Housekeeping, Witness
 from bot.maintenance.upgrade import upgrade_database

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bot.audit import change_log
-from bot.audit.witnesses import WitnessState
 from bot.db import host_contacts, leases, procrastinate_queue, stats
 from bot.db.database import Database, StoreUnavailable, Transaction
+from bot.integrations.witnesses import WitnessState
 from bot.model.check_result import (
     CheckResult,
     create_error_result,

@@ -20,10 +20,10 @@ from bot.api.auth import (
 )
 from bot.api.deps import ApiParts
 from bot.audit import change_log, events
-from bot.audit.witnesses import WitnessState
 from bot.db import stats
 from bot.db.database import StoreUnavailable
 from bot.integrations import webhook_queue
+from bot.integrations.witnesses import WitnessState
 from bot.model.run import State
 from bot.policy import NoPolicyError
 

@@ -9,11 +9,11 @@ import time
 from collections.abc import Sequence
 
 from bot.audit import change_log, events
-from bot.audit.witnesses import Witnessing
 from bot.db import runs
 from bot.db.lease_keeper import HeldLease
 from bot.execution import gate
 from bot.execution.intent import StepIntent
+from bot.integrations.witnesses import Witnessing
 from bot.model.text import format_count
 from bot.model.waiting import Waiting, WaitingFor
 from bot.policy import NoPolicyError

@@ -8,11 +8,11 @@ from bot.audit import change_log, events, followed_log, inbound_events, output, 
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import Event
 from bot.audit.spool import Spool
-from bot.audit.witnesses import Witnesses, WitnessState, describe_witness
 from bot.auth import row_mac
 from bot.db import dedup, outbox
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.integrations import webhook_queue
+from bot.integrations.witnesses import Witnesses, WitnessState, describe_witness
 from bot.model.canonical import hash_canonical
 from bot.model.times import DAY
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from bot.audit.spool import Spool
-from bot.audit.witnesses import Witnesses
 from bot.auth.secret_box import SecretBox
 from bot.db.database import Database, Transaction
 from bot.db.lease_keeper import LeaseKeeper
+from bot.integrations.witnesses import Witnesses
 from bot.model.run import Run
 from bot.model.times import DAY, HOUR, MINUTE, SECOND
 from bot.policy import NoPolicyError, Policy, PolicySource

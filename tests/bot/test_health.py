@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
-from bot.audit.witnesses import describe_witness
 from bot.health import ServiceHealth, check_witness_count
+from bot.integrations.witnesses import describe_witness
 from tests.bot.harness import Harness
 from tests.bot.host_contacts import store_contact
 from tests.bot.web.sample_runs import add_sample_runs

@@ -8,8 +8,8 @@ from pathlib import Path
 from bot.audit import change_log, tile_tree, verification
 from bot.audit.change_log import EntryDraft
 from bot.audit.events import Claimed
-from bot.audit.witnesses import Witnesses
 from bot.db.database import Database
+from bot.integrations.witnesses import Witnesses
 from bot.model.signing import SigningKey
 from bot.model.verifier_keys import VerifierKey
 from tests.bot.databases import create_sqlite_database, skip_fsync

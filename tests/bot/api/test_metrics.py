@@ -12,9 +12,9 @@ from starlette.routing import Route
 
 from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, build_metrics_endpoint
-from bot.audit.witnesses import WitnessState
 from bot.db.database import StoreUnavailable
 from bot.db.tables import delivery
+from bot.integrations.witnesses import WitnessState
 from tests.bot.api.conftest import ApiHarness
 from tests.bot.web.sample_runs import add_sample_runs
 from tests.toy import BreakSwitch, SetSwitch

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log, entry_proof, formats, verification
-from bot.audit.witnesses import Witnesses
 from bot.db import cosignatures
 from bot.db.database import Database
 from bot.execution import witnessing
+from bot.integrations.witnesses import Witnesses
 from bot.model.run import Run, State
 from bot.model.signing import SigningKey
 from bot.model.verifier_keys import list_cosignatures, parse_signed_note

@@ -9,7 +9,7 @@ import pytest
 
 from bot.audit import checkpoints
 from bot.audit.checkpoints import Checkpoint, sign_checkpoint
-from bot.audit.syslog import LogServer
+from bot.integrations.syslog import LogServer
 from bot.model.merkle import Tree
 from bot.model.signing import SigningKey
 
