@@ -1,5 +1,6 @@
 """Two real HAProxies that share a stick table as peers, and a cleared table."""
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -60,6 +61,17 @@ class Twin(Daemon):
         config.write_text(_CONFIG.format(directory=self.directory, name=self._name, peers=peers))
         return [find_program(HAPROXY, package="haproxy"), "-db", "-f", str(config)]
 
+    def is_in_step(self) -> bool:
+        """Return whether it has asked for all entries, as it does some seconds after its start.
+
+        Until then it may learn again what was cleared meanwhile.
+        """
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(self.path)
+            client.sendall(b"show peers\n")
+            answer = client.makefile().read()
+        return "resync_timeout=<PAST>" in answer
+
     def _answers(self) -> bool:
         try:
             fleet_at(self.path).run_query("lb1", dialect.query_tables())
@@ -86,6 +98,7 @@ def fleet(twins: dict[str, Twin]) -> Fleet:
     }
     fleet = Fleet(inventory.model_copy(update={"hosts": hosts}), Here())
     wait_until(lambda: all(_is_peer_connected(fleet, name) for name in twins))
+    wait_until(lambda: all(twin.is_in_step() for twin in twins.values()))
     return fleet
 
 

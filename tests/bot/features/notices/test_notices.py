@@ -174,6 +174,11 @@ def post(tmp_path: Path, mailbox: Mailbox, server: MailServer) -> Generator[Post
     key, file = SigningKey.create(), tmp_path / "keyturn.db"
     create_sqlite_database(file, key).close()
     clock = Clock(f"sqlite:///{file}", key)
+    with clock.reading() as tx:
+        now = to_datetime(tx.now)
+    # A Wednesday at noon, so that no digest is due unless a test goes on to Monday.
+    noon = now.replace(hour=12, minute=0) + timedelta(days=9 - now.weekday())
+    clock.ahead = round((noon - now).total_seconds()) * 1_000_000
     with open_harness(tmp_path, database=clock) as harness:
         add_calendar(harness.policies.path)
         sender = NoticeSender(
@@ -289,7 +294,7 @@ def test_owners_get_one_email_digest_a_week(post: Post) -> None:
         now = to_datetime(tx.now)
     morning = now.replace(hour=8, minute=0) + timedelta(days=7 - now.weekday())
     # A run of Sunday, which is without a review on Monday.
-    post.clock.ahead = round((morning - now).total_seconds()) * 1_000_000 - DAY
+    post.clock.ahead += round((morning - now).total_seconds()) * 1_000_000 - DAY
     run = post.request_lamp()
     post.harness.service.deny_run(run.id, person="olga", reason="not today")
     with post.clock.transaction() as tx:
