@@ -105,7 +105,8 @@ def open_harness(
 ) -> Generator[Harness]:
     written = write_policy(directory / "policy", rules=rules)
     store = database or create_sqlite_database(directory / "keyturn.db")
-    if database is not None:
+    if store.embedded and database is not None:
+        # One of PostgreSQL is a copy of one that has it.
         add_schema(store)
     fleet, dispatcher, hooks = fleet or ToyFleet(), ManualDispatcher(), load_hooks()
     policies = with_facts(written, store, *hooks.policy_facts)
