@@ -165,8 +165,9 @@ TOGETHER := $(WORKERS) --dist loadfile --no-loadscope-reorder
 # cannot be compiled.
 .venv/.compiled: | setup system assets schemas
 	echo "compiling the tests"
-	find tests -name 'test_*.py' | xargs -P $$(nproc) -n 250 \
-		$(BIN)/python -m pytest --collect-only >/dev/null 2>&1 || true
+	tests=$$(find tests -name 'test_*.py'); \
+	xargs -P $$(nproc) -n $$(( $$(wc -w <<<"$$tests") / $$(nproc) + 1 )) \
+		$(BIN)/python -m pytest --collect-only <<<"$$tests" >/dev/null 2>&1 || true
 	touch $@
 
 # The directory for pictures of what browsers showed; they take a tenth of the time of such tests.
@@ -190,7 +191,7 @@ conformance: setup ## Have litewitness (torchwood) and fsck (Tessera) judge a lo
 	exec $(BIN)/python -m tests.conformance .venv/go
 
 # The number of event orders for the state machine of a run, of races of three processes to approve,
-# start and fire, and of runs that wait in one queue; `make test` tries 40, 34 and 120. A fifth as
+# start and fire, and of runs that wait in one queue; `make test` tries 20, 34 and 120. A fifth as
 # often a process is killed at a random time, on either database; a tenth as often one of several
 # under load is, and a host is rebuilt after a random history; a fiftieth as often PostgreSQL
 # restarts, and a process gets SIGTERM; a hundredth as often a standby takes over. Whatever the
