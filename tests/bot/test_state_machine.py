@@ -57,7 +57,7 @@ from tests.policies import write_policy
 from tests.toy import RUNBOOKS, BreakSwitch, SetAll, SetSwitch, ShowSwitches, ToyFleet
 
 PARTS = 4
-SEQUENCES = (CHAOS or 40) // PARTS
+SEQUENCES = (CHAOS or 20) // PARTS
 STEPS = 25 if CHAOS else 10
 
 OWNERS = frozenset({"olga", "adam"})
