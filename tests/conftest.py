@@ -33,11 +33,18 @@ compiled_statements.share()
 
 # Files that take longest, the longest first: whoever began one of them last would be waited for.
 LONGEST = (
+    "test_features",
+    "test_package",
     "test_service_group",
+    "test_own",
     "test_accessible_pages",
     "test_accessible_states",
     "test_viewing",
+    "test_repository",
     "test_schema",
+    "test_run_from_pipelines",
+    "test_agreement",
+    "test_search",
     "test_workers",
     "test_hostile",
     "test_main_workflow",
