@@ -6,7 +6,8 @@ from pathlib import Path
 EXECUTABLE = "/usr/bin/chromium-headless-shell"
 # What is expected is seen as soon as it is there: how long that may take on a busy machine.
 PATIENCE_MS = 30_000
-FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking")
+# A process less than it would otherwise start, to draw what nobody sees.
+FLAGS = ("--no-sandbox", "--disable-gpu", "--in-process-gpu", "--disable-background-networking")
 
 
 def get_picture_file(name: str) -> Path | None:
