@@ -5,7 +5,7 @@ Only what data needs: no tags, no anchors, no aliases, and the plain words of YA
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -44,6 +44,8 @@ class Document:
 
     data: Any
     places: Mapping[KeyPath, tuple[int, int]]
+    quoted: Set[KeyPath] = frozenset()
+    """The texts in quotation marks, or written as blocks."""
 
     def make_error(self, path: KeyPath, message: str) -> PageError:
         """Return an error at the deepest part of the path that exists."""
@@ -104,7 +106,7 @@ def read_document(content: bytes, max_bytes: int) -> Document:
         line = content.count(b"\n", 0, error.start) + 1
         raise PageError("is not UTF-8: save it as UTF-8", line) from None
     builder = _Builder(_iterate_events(text))
-    return Document(builder.build_document(), builder.places)
+    return Document(builder.build_document(), builder.places, builder.quoted)
 
 
 def _iterate_events(text: str) -> Iterator[Any]:
@@ -137,6 +139,7 @@ class _Builder:
     def __init__(self, events: Iterator[Any]) -> None:
         self._events = events
         self.places: dict[KeyPath, tuple[int, int]] = {(): (1, 1)}
+        self.quoted = set[KeyPath]()
 
     def build_document(self) -> object:
         data: object = None
@@ -153,6 +156,8 @@ class _Builder:
         _refuse_odd_event(event, path)
         self.places.setdefault(path, (event.start_mark.line + 1, event.start_mark.column + 1))
         if isinstance(event, ScalarEvent):
+            if not cast("Any", event).implicit[0]:
+                self.quoted.add(path)
             return _build_scalar(cast("Any", event))
         if isinstance(event, SequenceStartEvent):
             return self._build_list(path)
