@@ -2,7 +2,8 @@
 
 `sources.py` reads a file as data with the line of each value, `rundeck.py`, `ansible.py` and
 `semaphore.py` understand what it says, `shell_lines.py` and `changes.py` turn a step into a typed
-one, and `drafts.py` writes the pages.
+one, and `drafts.py` writes the pages. `variables.py` and `templates.py` find the values that files
+of Ansible decide, for one of the `systems.py`.
 """
 
 from bot.cli.command_table import CommandEntry

@@ -6,6 +6,7 @@ Format: https://docs.ansible.com/ansible/latest/reference_appendices/playbooks_k
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from bot.features.importing.sources import (
     as_list,
     as_mapping,
     is_false,
+    is_file_within,
     is_list,
     is_list_of_mappings,
     is_mapping,
@@ -26,41 +28,38 @@ from bot.features.importing.sources import (
     read_bytes,
     read_yaml,
 )
-from bot.features.importing.variables import Variables, is_flag, is_known, read_variables
+from bot.features.importing.systems import DEFAULT_SYSTEM, SYSTEMS, System
+from bot.features.importing.templates import Facts, Scope, is_simple
+from bot.features.importing.variables import (
+    Variables,
+    find_file,
+    find_folder,
+    find_role,
+    list_conditions,
+    read_variables,
+)
 from runbooks._declared_yaml import Document, KeyPath
 
 _VALUE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
-# A variable, and what it is where nothing else sets it.
-_WITH_DEFAULT = re.compile(
-    r"([A-Za-z_]\w*)\s*\|\s*default\(\s*(?:'([\w./ -]+)'|\"([\w./ -]+)\"|([0-9]+))\s*\)"
-)
-_LIST = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
-# Of Ansible's own configuration, in lib/ansible/config/base.yml.
-_CONSTANTS: Mapping[str, str] = {
-    "ansible_managed": "Ansible managed",
-    "ansible_managed | comment": "#\n# Ansible managed\n#",
-}
-# A name of its own, and neither a fact of a host nor what a loop or the inventory has.
-_SIMPLE = re.compile(r"(?!(?:ansible|group|hostvars|item|omit|role|play)(?:_|s?\b))[A-Za-z_]\w*")
 _LINES = frozenset({"command", "shell", "raw"})
 _FREE = _LINES | {"script"}
 # Keys of a task that are no module.
 _KEYWORDS = frozenset(
     """
     name tags register changed_when failed_when become become_user become_method become_flags when
-    notify with_items loop loop_control ignore_errors args vars environment delegate_to run_once
+    notify loop loop_control ignore_errors args vars environment delegate_to run_once
     listen no_log check_mode diff retries delay until async poll any_errors_fatal block rescue
     always local_action action ignore_unreachable throttle collections module_defaults connection
-    remote_user sudo sudo_user with_dict with_fileglob with_together with_nested with_sequence
-    with_subelements with_first_found with_indexed_items
+    remote_user sudo sudo_user
     """.split()  # noqa: SIM905 - fifty names are easier to read this way
 )
+_CHANGED = re.compile(r"\s*(?:(\w+)\s+is\s+changed|(\w+)\.changed)\s*")
 _LISTS = ("pre_tasks", "tasks", "post_tasks")
 _NO_CHANGE: Mapping[str, str] = {
     **dict.fromkeys(
         ("debug", "assert", "fail", "pause", "wait_for", "meta", "ping", "setup", "stat",
          "wait_for_connection", "gather_facts", "slurp", "find", "service_facts",
-         "package_facts"),
+         "package_facts", "getent", "mount_facts"),
         "it changes nothing on the host",
     ),
     **dict.fromkeys(
@@ -68,6 +67,16 @@ _NO_CHANGE: Mapping[str, str] = {
         "it only computes values: write them under `state`",
     ),
 }  # fmt: skip
+_SETTINGS: Mapping[str, str] = {
+    "import_playbook": "import that file too",
+    "vars_files": "their values are not read: name these files by --vars",
+    "vars_prompt": "the request has fields: the draft asks for their values",
+    "strategy": "a request for several hosts is one for each",
+    "serial": "a request for several hosts is one for each",
+    "connection": "Keyturn reaches hosts by SSH: request it for the host that is meant",
+}
+_FOR_OTHERS = "it is for other systems, and changes nothing on these hosts"
+_NOT_RUN = "it does not run with the values that the files give to"
 _FURTHER = frozenset(
     ["include", "include_tasks", "import_tasks", "include_role", "import_role", "import_playbook"]
 )
@@ -80,6 +89,14 @@ _ODD_FLAGS = ("ignore_errors", "check_mode", "run_once")
 _OF_PLAY = ("become_user", *_ODD_KEYS, *_ODD_FLAGS)
 _OF_BLOCK = (*_OF_PLAY, "become", "delegate_to", "tags")
 _LOOP_OPTIONS = frozenset({"loop_var", "label", "pause"})
+_OF_INCLUDE = frozenset(
+    {"name", "tags", "when", "vars", "loop", "with_items", "loop_control", "with_first_found",
+     "become", "notify"}
+)  # fmt: skip
+_OF_ROLE = frozenset({"name", "tags", "when", "vars", "become", "notify"})
+_MOST_INCLUDED = 5
+# After all lines.
+_LAST = 10**9
 # Modules whose files belong to who runs them.
 _OWNED = frozenset({"file", "copy", "template"})
 
@@ -91,6 +108,9 @@ class _Play:
     file: Path
     pages: Pages
     variables: Variables
+    facts: Facts
+    values: Mapping[str, Any]
+    """What an inventory says of variables, which comes before all else."""
     unknown: dict[str, str]
     """The values that a request has to bring, by their names in the file."""
     notified: dict[str, list[tuple[int, str]]] = field(
@@ -103,6 +123,20 @@ class _Play:
     """Who runs tasks without `become`, if that is known and not root."""
     used: set[str] = field(default_factory=set[str])
     """The defaults of the role that are used."""
+    assumed: set[str] = field(default_factory=set[str])
+    """The variables that were taken as not set."""
+    defaults: set[str] = field(default_factory=set[str])
+    """The variables that a role, and maybe an inventory, gives a value."""
+    registered: dict[str, list[tuple[int, str]]] = field(
+        default_factory=dict[str, list[tuple[int, str]]]
+    )
+    """As `notified`, by the variable that says whether a task changed something."""
+    roles: "list[_Play]" = field(default_factory=list["_Play"])
+    """The roles whose tasks were imported, and whose handlers are at the end."""
+    depth: int = 0
+    """How many files include this one."""
+    items: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Those of the loops over files that include this one."""
     common: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What each task has unless it says otherwise."""
 
@@ -117,14 +151,36 @@ class _Task:
     given: dict[str, Any]
     """The arguments of the module; `_` is a free line."""
     raw: Mapping[str, Any]
-    values: Mapping[str, str]
-    """Those of the task itself and of its loop."""
-    hidden: frozenset[str]
-    """The variables that it sets to something that is not known."""
+    scope: Scope
+    conditions: Sequence[str]
+    """What has to hold, where the files do not decide it."""
 
 
-def import_ansible(file: Path, taken: set[str], name: str = "") -> list[Imported]:
+@dataclass(frozen=True)
+class Target:
+    """The hosts that drafts are for."""
+
+    system: System = SYSTEMS[DEFAULT_SYSTEM]
+    values: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Of the inventory: what its files say of variables."""
+
+
+def read_target(system: str, files: Sequence[Path]) -> Target:
+    """Return the hosts of a system, with the variables of files. Raises SourceError."""
+    values = dict[str, Any]()
+    for file in files:
+        found = read_yaml(file, read_bytes(file)).data
+        if not is_mapping(found):
+            raise SourceError(f"{file}: line 1: is not a mapping of variables to their values")
+        values |= as_mapping(found)
+    return Target(SYSTEMS[system], values)
+
+
+def import_ansible(
+    file: Path, taken: set[str], name: str = "", target: Target | None = None
+) -> list[Imported]:
     """Return the drafts of a playbook, or of a list of tasks. Raises SourceError."""
+    target = target or Target()
     document = read_yaml(file, read_bytes(file))
     items = document.data
     if not is_list_of_mappings(items):
@@ -136,30 +192,40 @@ def import_ansible(file: Path, taken: set[str], name: str = "") -> list[Imported
     ]
     title = name or file.stem.replace("main", file.absolute().parent.parent.name)
     if not plays:
-        return [_import_tasks(file, document, title, items).finish(taken)]
+        return [_import_tasks(file, document, title, items, target).finish(taken)]
     found: list[Imported] = []
     for number, (at, raw) in enumerate(plays, start=1):
         known = str(raw.get("name") or "")
         shown = known or (title if len(plays) == 1 else f"{title} play{number}")
-        found.append(_import_play(file, document, (at,), shown, raw).finish(taken))
+        found.append(_import_play(file, document, (at,), shown, raw, target).finish(taken))
     return found
 
 
-def _import_tasks(file: Path, document: Document, title: str, tasks: list[Any]) -> Pages:
-    play = _make_play(file, title, {}, tasks)
+def _import_tasks(
+    file: Path, document: Document, title: str, tasks: list[Any], target: Target
+) -> Pages:
+    play = _make_play(file, title, {}, tasks, target)
     play.root = True
     reason = "the file does not say who runs its tasks: each step is root's"
     play.pages.leave_out(Origin(file, 1, "become"), reason, is_setting=True)
     for at, each in enumerate(tasks):
         _import_task(play, document, (at,), each)
+    if find_role(file):
+        play.roles.append(play)
+    _import_role_handlers(play)
     _question_defaults(play)
     return play.pages
 
 
 def _import_play(
-    file: Path, document: Document, path: KeyPath, title: str, raw: dict[str, Any]
+    file: Path,
+    document: Document,
+    path: KeyPath,
+    title: str,
+    raw: dict[str, Any],
+    target: Target,
 ) -> Pages:
-    play = _make_play(file, title, raw, raw)
+    play = _make_play(file, title, raw, raw, target)
     play.root = is_true(raw.get("become", raw.get("sudo")))
     login = str(raw.get("remote_user", raw.get("user", "the login")))
     play.login = "" if login == "root" else login
@@ -168,24 +234,18 @@ def _import_play(
     def find_origin(name: str) -> Origin:
         return Origin(file, document.make_error((*path, name), "").line, name)
 
-    if "import_playbook" in raw:
-        reason = "import that file too"
-        play.pages.leave_out(find_origin("import_playbook"), reason, is_setting=True)
-    for name, reason in (
-        ("roles", "import tasks/main.yml of each role too, before this one"),
-        ("vars_files", "their values are not read: write those of a host where the draft asks"),
-        ("vars_prompt", "the request has fields: the draft asks for their values"),
-        ("strategy", "a request for several hosts is one for each"),
-        ("serial", "a request for several hosts is one for each"),
-        ("connection", "Keyturn reaches hosts by SSH: request it for the host that is meant"),
-    ):
+    for name, reason in _SETTINGS.items():
         if name in raw:
             play.pages.leave_out(find_origin(name), reason, is_setting=True)
     for name in _LISTS:
+        if name == "tasks":
+            _import_roles(play, find_origin("roles"), raw)
         for at, each in enumerate(_list(file, document, (*path, name), raw.get(name))):
             _import_task(play, document, (*path, name, at), each)
+    _import_role_handlers(play)
     for at, each in enumerate(_list(file, document, (*path, "handlers"), raw.get("handlers"))):
         _import_handler(play, document, (*path, "handlers", at), each)
+    _question_defaults(play)
     return play.pages
 
 
@@ -196,55 +256,226 @@ def _list(file: Path, document: Document, path: KeyPath, value: object) -> list[
     return as_list(value)
 
 
-def _make_play(file: Path, title: str, raw: Mapping[str, Any], tasks: object) -> _Play:
+def _make_play(
+    file: Path, title: str, raw: Mapping[str, Any], tasks: object, target: Target
+) -> _Play:
     unknown = {"inventory_hostname": "host", "inventory_hostname_short": "host"}
+    facts = target.system.make_facts()
+    variables = read_variables(file, raw, tasks, facts, target.values)
+    # What decides which files of variables are read is used wherever one of their values is.
     pages = Pages(title, f"{title[:150]}.", file, {})
-    return _Play(file, pages, read_variables(file, raw, tasks), unknown)
+    pages.endings.append(lambda draft: target.system.guard(draft, facts.used))
+    play = _Play(file, pages, variables, facts, target.values, unknown)
+    play.defaults |= variables.defaults
+    return play
 
 
 def _question_defaults(play: _Play) -> None:
-    """Ask whether the inventory has other values than the defaults of the role that are used."""
-    if not play.used:
-        return
-    shown = ", ".join(sorted(play.used))
-    reason = f"they are used, and an inventory may have others: {shown}"
-    play.pages.leave_out(Origin(play.file, 1, "defaults of the role"), reason, is_setting=True)
-    question = f"TODO: does no inventory set other values than the defaults of {shown}?"
-    play.pages.notes.append({"text": question[:1000]})
-
-
-def _iterate_texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    for each in (*as_mapping(value).values(), *as_list(value)):
-        yield from _iterate_texts(each)
+    """Ask whether the inventory has other values than those that are used, or has some at all."""
+    for names, title, reason, question in (
+        (
+            play.used & play.defaults,
+            "defaults of the role",
+            "they are used, and an inventory or a play may have others",
+            "does no inventory or play set other values than the defaults of",
+        ),
+        (
+            play.assumed,
+            "variables that no file sets",
+            "they are taken as not set, and an inventory or a play may set them",
+            "does no inventory or play set",
+        ),
+    ):
+        if not names:
+            continue
+        shown = ", ".join(sorted(names))
+        play.pages.leave_out(Origin(play.file, 1, title), f"{reason}: {shown}", is_setting=True)
+        play.pages.notes.append({"text": f"TODO: {question} {shown}"[:999] + "?"})
 
 
 def _import_task(play: _Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:
     line = document.make_error(path, "").line
     if "block" in raw:
-        for name in ("block", "always"):
-            for at, each in enumerate(_list(play.file, document, (*path, name), raw.get(name))):
-                _import_task(play, document, (*path, name, at), _inherit(raw, each))
-        if "rescue" in raw:
-            reason = "Keyturn stops at a step that fails, and offers the undo of those before"
-            play.pages.leave_out(Origin(play.file, line, "rescue"), reason, is_setting=True)
+        _import_block(play, document, path, raw)
         return
     raw = {**play.common, **raw}
-    modules = [key for key in raw if key not in _KEYWORDS]
+    modules = [key for key in raw if key not in _KEYWORDS and not key.startswith("with_")]
     if len(modules) != 1:
         _ask(play, Origin(play.file, line, str(raw.get("name") or "task")), "it has no one module")
         return
     module = modules[0]
     name = str(raw.get("name") or module)
     origin = Origin(play.file, line, " ".join(name.split())[:120])
+    short = module.rpartition(".")[2]
+    scope = _make_scope(play, raw, {})
+    failed_by, _ = scope.judge(list_conditions(raw))
+    if failed_by is not None:
+        _note_use(play, scope)
+        names = ", ".join(sorted(failed_by))
+        play.pages.leave_out(origin, f"{_NOT_RUN} {names}" if names else _FOR_OTHERS)
+        return
+    if short in _FURTHER and play.depth < _MOST_INCLUDED and _include(play, origin, module, raw):
+        return
     try:
-        items = _list_items(play, raw)
-        tasks = [_make_task(play, line, name, module, raw, item) for item in items]
+        made = [_make_task(play, line, name, module, raw, item) for item in _list_items(play, raw)]
+        tasks = [task for task in made if task is not None]
     except Unclear as unclear:
         _import_unclear(play, origin, module, str(unclear))
         return
     _carry_tasks(play, origin, module.rpartition(".")[2], tasks)
+
+
+def _import_block(play: _Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:
+    for name in ("block", "always"):
+        for at, each in enumerate(_list(play.file, document, (*path, name), raw.get(name))):
+            _import_task(play, document, (*path, name, at), _inherit(raw, each))
+    if "rescue" in raw:
+        reason = "Keyturn stops at a step that fails, and offers the undo of those before"
+        line = document.make_error(path, "").line
+        play.pages.leave_out(Origin(play.file, line, "rescue"), reason, is_setting=True)
+
+
+def _include(play: _Play, origin: Origin, module: str, raw: Mapping[str, Any]) -> bool:
+    """Import the tasks of another file or role in the place of a task, if it is known which."""
+    if module.endswith("_role"):
+        given = as_mapping(raw[module])
+        name, part = given.get("name"), given.get("tasks_from", "main")
+        if raw.keys() - _OF_ROLE - {module} or given.keys() - {"name", "tasks_from"}:
+            return False
+        return _import_role(play, origin, str(name), raw, str(part))
+    if module.endswith("playbook") or raw.keys() - _OF_INCLUDE - {module}:
+        return False
+    try:
+        found = _list_included(play, module, raw)
+    except (Unclear, SourceError):
+        return False
+    for values, file, document in found:
+        inside = replace(play, file=file, items=values, depth=play.depth + 1)
+        _import_inside(inside, origin, raw, document)
+    reason = f"its tasks are here in its place: {', '.join(one.name for _, one, _ in found)}"
+    play.pages.leave_out(origin, reason, is_setting=True)
+    return True
+
+
+def _list_included(
+    play: _Play, module: str, raw: Mapping[str, Any]
+) -> list[tuple[Mapping[str, Any], Path, Document]]:
+    """Return the files with tasks that a task includes, each with the values of its loop.
+
+    Raises Unclear and SourceError.
+    """
+    items = [None] if "with_first_found" in raw else _list_items(play, raw)
+    name = str(as_mapping(raw.get("loop_control")).get("loop_var") or "item")
+    plain = {key: raw[key] for key in raw.keys() - {"loop", "with_items", "loop_control"}}
+    folder, place = find_folder(play.file), play.file.absolute().parent
+    found: list[tuple[Mapping[str, Any], Path, Document]] = []
+    for item in items:
+        values = {**play.items, **({} if item is None else {name: item})}
+        scope = _make_scope(play, raw, values)
+        file = find_file(plain, module, folder, scope, place)
+        if file is None:
+            raise Unclear("it is not known which file it includes")
+        _note_use(play, scope)
+        document = read_yaml(file, read_bytes(file))
+        if not is_list_of_mappings(document.data):
+            raise Unclear("it includes a file that is no list of tasks")
+        found.append((values, file, document))
+    return found
+
+
+def _import_inside(
+    inside: _Play, origin: Origin, raw: Mapping[str, Any], document: Document
+) -> None:
+    """Import the tasks of a file in the place of a task or a role."""
+    inside.pages.within.append(origin.line)
+    for at, each in enumerate(as_list(document.data)):
+        _import_task(inside, document, (at,), _inherit(raw, each))
+    inside.pages.within.pop()
+
+
+def _import_roles(play: _Play, origin: Origin, raw: Mapping[str, Any]) -> None:
+    """Import the roles of a play in their place, before its tasks."""
+    for each in as_list(raw.get("roles")):
+        given = as_mapping(each)
+        name = str(given.get("role", given.get("name", each)))
+        own = {key: given[key] for key in given.keys() & _OF_ROLE - {"name"}}
+        more = {key: given[key] for key in given.keys() - _OF_ROLE - {"role"}}
+        # Keys that no role has are variables.
+        own["vars"] = {**more, **as_mapping(own.get("vars"))}
+        if more.keys() & _KEYWORDS or not _import_role(play, origin, name, own):
+            reason = (
+                f"the role {name} is not beside it: import its tasks/main.yml too, before this"
+            )
+            play.pages.leave_out(origin, reason, is_setting=True)
+
+
+def _import_role(
+    play: _Play, origin: Origin, name: str, raw: Mapping[str, Any], part: str = "main"
+) -> bool:
+    """Import the tasks of a role that is beside the file; return whether there is one."""
+    place = find_role(play.file) or play.file.absolute().parent / "x"
+    folders = (place.parent, place.parent / "roles")
+    names = (f"{part}.yml", f"{part}.yaml", part)
+    files = [
+        (each / name, each / name / "tasks" / one)
+        for each in folders
+        for one in names
+        if is_file_within(each / name / "tasks" / one, each)
+    ]
+    if not files or play.depth >= _MOST_INCLUDED or "{{" in name + part:
+        return False
+    _, file = files[0]
+    try:
+        document = read_yaml(file, read_bytes(file))
+    except SourceError:
+        return False
+    if not is_list_of_mappings(document.data):
+        return False
+    given, own = play.variables, read_variables(file, {}, document.data, play.facts, play.values)
+    # What a play says comes before a role's defaults, and its other variables before the play.
+    said = {one: given.known[one] for one in given.known.keys() - given.defaults}
+    said = {
+        one: value for one, value in said.items() if one not in own.known or one in own.defaults
+    }
+    variables = replace(
+        own,
+        known={**given.known, **own.known, **said},
+        defaults=own.defaults | given.defaults - own.known.keys(),
+        assigned=own.assigned | given.assigned,
+        is_open=own.is_open or given.is_open,
+    )
+    variables.known = {
+        one: value for one, value in variables.known.items() if one not in variables.assigned
+    }
+    play.defaults |= variables.defaults
+    inside = replace(play, file=file, variables=variables, depth=play.depth + 1)
+    play.roles.append(inside)
+    _import_inside(inside, origin, raw, document)
+    play.pages.leave_out(origin, f"its tasks are here: the role {name}", is_setting=True)
+    return True
+
+
+def _import_role_handlers(play: _Play) -> None:
+    """Import the handlers of roles that are notified, at the end as Ansible runs them."""
+    for each in play.roles:
+        role = find_role(each.file)
+        files = [role / "handlers" / name for name in ("main.yml", "main.yaml")] if role else []
+        for file in (one for one in files if role and is_file_within(one, role)):
+            try:
+                document = read_yaml(file, read_bytes(file))
+            except SourceError:
+                continue
+            inside = replace(each, file=file)
+            play.pages.within.append(_LAST)
+            for at, raw in enumerate(as_list(document.data)):
+                if _list_notified(inside, as_mapping(raw)):
+                    _import_handler(inside, document, (at,), as_mapping(raw))
+            play.pages.within.pop()
+
+
+def _list_notified(play: _Play, raw: Mapping[str, Any]) -> list[tuple[int, str]]:
+    names = [str(raw.get("name") or ""), *_as_parts(raw.get("listen"))]
+    return [one for each in names for one in play.notified.get(str(each).lower(), [])]
 
 
 def _inherit(block: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
@@ -279,35 +510,57 @@ def _list_items(play: _Play, raw: Mapping[str, Any]) -> list[object]:
     loops = [key for key in raw if key == "loop" or key.startswith("with_")]
     if not loops:
         return [None]
-    items = raw[loops[0]]
-    if isinstance(items, str) and (name := _LIST.fullmatch(items.strip())):
-        # A list that is empty by default is one that an inventory fills.
-        items = play.variables.lists.get(name[1]) or items
-        _note_use(play, name[1])
-    if loops[0] not in ("loop", "with_items") or not is_list(items):
+    if len(loops) > 1 or loops[0] not in ("loop", "with_items", "with_list", "with_dict"):
         raise Unclear("it loops over values that are not in the file")
-    items = [_fill(play, each, {}) for each in as_list(items)]
-    if any("\x01" in text for text in _iterate_texts(items)):
-        raise Unclear("it loops over values that are not in the file")
-    if any(map(is_list, as_list(items))) or len(loops) > 1:
-        raise Unclear("it loops over lists in a list")
+    scope = _make_scope(play, raw, {})
+    try:
+        items = scope.evaluate(raw[loops[0]])
+    except Unclear as unclear:
+        raise Unclear(f"it loops over values that are not in the file: {unclear}") from None
+    items = _split_items(loops[0], items)
     if odd := as_mapping(raw.get("loop_control")).keys() - _LOOP_OPTIONS:
         raise Unclear(f"its loop has {min(odd)}, which is not read")
-    return as_list(items)
+    if not items and (scope.used or scope.assumed):
+        # A list that is empty by default is one that an inventory fills.
+        raise Unclear("it loops over values that are not in the file, but in an inventory")
+    _note_use(play, scope)
+    return items
+
+
+def _split_items(loop: str, value: object) -> list[object]:
+    """Return what a loop goes through. Raises Unclear."""
+    if loop == "with_dict" and is_mapping(value):
+        return [{"key": key, "value": each} for key, each in as_mapping(value).items()]
+    if not is_list(value):
+        raise Unclear("it loops over values that are not in the file")
+    if loop != "with_items":
+        return as_list(value)
+    return [part for one in as_list(value) for part in (as_list(one) if is_list(one) else [one])]
+
+
+def _make_scope(play: _Play, raw: Mapping[str, Any], items: Mapping[str, Any]) -> Scope:
+    """Return what the templates of a task see, without what a request brings."""
+    known, own = play.variables, as_mapping(raw.get("vars"))
+    items = {**play.items, **items}
+    return Scope(known.known, play.facts, known.assigned, known.is_open, own, items)
+
+
+def _note_use(play: _Play, scope: Scope) -> None:
+    play.used |= scope.used
+    play.assumed |= scope.assumed
 
 
 def _make_task(
     play: _Play, line: int, name: str, module: str, raw: Mapping[str, Any], item: object
-) -> _Task:
-    own = as_mapping(raw.get("vars"))
-    values = {name: str(value) for name, value in own.items() if is_known(value)}
+) -> _Task | None:
+    """Return a task with its arguments; None for an item of a loop that it leaves out."""
     name_of_item = str(as_mapping(raw.get("loop_control")).get("loop_var") or "item")
-    if is_mapping(item):
-        parts = as_mapping(item).items()
-        values |= {f"{name_of_item}.{key}": str(each) for key, each in parts if is_known(each)}
-    elif item is not None:
-        values[name_of_item] = str(item)
-    hidden = frozenset(own) - values.keys()
+    scope = _make_scope(play, raw, {} if item is None else {name_of_item: item})
+    failed_by, conditions = scope.judge(list_conditions(raw))
+    if failed_by is not None:
+        _note_use(play, scope)
+        return None
+    scope.show_unset = lambda name, default: _show_unset(play, scope, name, default)
     short = module.rpartition(".")[2]
     given = raw[module]
     if isinstance(given, str | int) or given is None:
@@ -315,8 +568,9 @@ def _make_task(
     if not is_mapping(given):
         raise Unclear(f"the arguments of {short} are not a mapping")
     found = {**as_mapping(raw.get("args")), **as_mapping(given)}
-    given = {key: _fill(play, value, values, hidden) for key, value in found.items()}
-    return _Task(line, name, module, short, given, raw, values, hidden)
+    given = scope.fill(found) if short not in _NO_CHANGE else found
+    _note_use(play, scope)
+    return _Task(line, name, module, short, given, raw, scope, conditions)
 
 
 def _split_arguments(module: str, text: str) -> dict[str, Any]:
@@ -335,58 +589,18 @@ def _split_arguments(module: str, text: str) -> dict[str, Any]:
     return dict(word.split("=", 1) for word in words)
 
 
-def _fill(
-    play: _Play, value: Any, values: Mapping[str, str], hidden: frozenset[str] = frozenset()
-) -> Any:
-    """Return a value with what the file knows, and with marks for what a request brings."""
-    if is_list(value):
-        return [_fill(play, each, values, hidden) for each in as_list(value)]
-    if is_mapping(value):
-        return {key: _fill(play, each, values, hidden) for key, each in as_mapping(value).items()}
-    if not isinstance(value, str):
-        return value
-    if "{%" in value:
-        raise Unclear("it has a template with logic")
-
-    def fill(found: re.Match[str]) -> str:
-        part = _find_value(play, found[1], values, hidden)
-        if is_flag(part) and found[0] != value.strip():
-            raise Unclear(f"{found[0]} is yes or no, which Ansible writes as True or False")
-        return part
-
-    return _VALUE.sub(fill, value)
-
-
-def _find_value(play: _Play, shown: str, values: Mapping[str, str], hidden: frozenset[str]) -> str:
-    """Return the value of what is in braces, or the mark of one that a request brings."""
-    parts = _WITH_DEFAULT.fullmatch(shown)
-    name, default = (parts[1], parts[2] or parts[3] or parts[4]) if parts else (shown, "")
-    if name in values:
-        return values[name]
-    if name in play.variables.values and name not in hidden:
-        _note_use(play, name)
-        return play.variables.values[name]
-    if shown in _CONSTANTS:
-        return _CONSTANTS[shown]
-    if name not in play.unknown and name not in hidden and _SIMPLE.fullmatch(name):
+def _show_unset(play: _Play, scope: Scope, name: str, default: str | None) -> str:
+    """Return the mark of a value that a request brings."""
+    if name not in play.unknown and name not in scope.own and is_simple(name):
         play.unknown[name] = make_name(name)
         play.pages.fields |= make_fields([(name, {})])
     if name not in play.unknown:
-        raise Unclear(f"it computes a value: {{{{ {shown[:80]} }}}}")
+        raise Unclear(f"it computes a value: {{{{ {name} }}}}")
     if default:
-        _set_default(play, name, default)
+        given = play.pages.fields.get(play.unknown[name], {"default": ""})
+        if given.setdefault("default", default) != default:
+            raise Unclear(f"{name} has one default here and another elsewhere")
     return mark(play.unknown[name])
-
-
-def _set_default(play: _Play, name: str, default: str) -> None:
-    given = play.pages.fields.get(play.unknown[name], {"default": ""})
-    if given.setdefault("default", default) != default:
-        raise Unclear(f"{name} has one default here and another elsewhere")
-
-
-def _note_use(play: _Play, name: str) -> None:
-    if name in play.variables.defaults:
-        play.used.add(name)
 
 
 def _carry_tasks(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
@@ -499,19 +713,24 @@ def _changes_nothing(task: _Task) -> bool:
 
 def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
     conditions: list[str] = []
-    question = _describe_condition(tasks[0].raw) if tasks else ""
-    is_package = module in ("apt", "yum", "dnf")
+    changed = _take_changed(play, tasks)
+    question = _join_conditions(tasks)
+    is_package = module in ("apt", "yum", "dnf", "package")
 
     def carry(draft: Draft, task: _Task) -> None:
-        def fill(text: str) -> str:
-            return str(_fill(play, text, task.values, task.hidden))
+        def fill(text: str, *, lstrip: bool) -> str:
+            filled = task.scope.fill_file(text, lstrip=lstrip)
+            _note_use(play, task.scope)
+            return filled
 
-        before = len(draft.steps)
-        MODULES[module](draft, origin, Given(play.file, task.given, fill))
-        for _, _, step in draft.steps[before:]:
-            conditions.append("" if question else step["when"])
-            if question:
-                step["when"] = f"TODO: Ansible asked {question}. Add it to: {step['when']}"[:1000]
+        if changed and task.given.get("state") in ("restarted", "reloaded") and not question:
+            verb, service = _read_restart(play, task.line, {**task.raw, "when": []})
+            changes.carry_restart(draft, origin, verb, service, changed, is_all=True)
+            return
+        given = Given(play.file, task.given, fill, play.facts)
+        conditions.extend(
+            draft.ask_condition(question, lambda: MODULES[module](draft, origin, given), changed)
+        )
 
     try:
         for task in _split_packages(tasks) if is_package else tasks:
@@ -529,6 +748,25 @@ def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
     _notify(play, tasks[0].raw, conditions)
 
 
+def _take_changed(play: _Play, tasks: Sequence[_Task]) -> list[str]:
+    """Return when the tasks change something after which these run, if that is all they ask.
+
+    Those conditions of the tasks are then known.
+    """
+    known: list[str] = []
+    for name in {one[1] or one[2] for task in tasks for each in task.conditions
+                 if (one := _CHANGED.fullmatch(each))}:  # fmt: skip
+        found = play.registered.get(name, [])
+        page = len(play.pages.drafts)
+        if known or not found or not all(at == page and one for at, one in found):
+            return []
+        known = [one for _, one in found]
+    if known:
+        for task in tasks:
+            task.conditions = [one for one in task.conditions if not _CHANGED.fullmatch(one)]
+    return known
+
+
 def _split_packages(tasks: Sequence[_Task]) -> Iterator[_Task]:
     """Yield a task for each package, since each has an undo of its own."""
     for task in tasks:
@@ -541,6 +779,12 @@ def _split_packages(tasks: Sequence[_Task]) -> Iterator[_Task]:
             )
 
 
+def _join_conditions(tasks: Sequence[_Task]) -> str:
+    """Return what has to hold for a step, as far as the files do not decide it."""
+    parts = dict.fromkeys(one for task in tasks for one in task.conditions)
+    return _describe_condition({"when": [*parts]}) if parts else ""
+
+
 def _describe_condition(raw: Mapping[str, Any]) -> str:
     if "when" not in raw:
         return ""
@@ -550,11 +794,13 @@ def _describe_condition(raw: Mapping[str, Any]) -> str:
 
 
 def _notify(play: _Play, raw: Mapping[str, Any], conditions: Sequence[str]) -> None:
-    names = raw.get("notify")
-    if not names:
-        return
     page = len(play.pages.drafts)
-    for name in _as_parts(names):
+    if "register" in raw:
+        found = play.registered.setdefault(str(raw["register"]), [])
+        found += [(page, condition) for condition in conditions]
+    for name in _as_parts(raw.get("notify")):
+        if not name:
+            continue
         known = play.notified.setdefault(str(name).lower(), [])
         known += [(page, condition) for condition in conditions]
 
@@ -575,45 +821,55 @@ def _carry_code(play: _Play, origin: Origin, task: _Task) -> None:
         _ask(play, origin, "its arguments are not read", f"the line {code[:200]}")
         return
     problems = [f"Ansible had `{key}` for it" for key in _list_odd_keys(task.raw)]
-    if question := _describe_condition(task.raw):
-        problems.append(f"Ansible asked {question}")
+    question = _join_conditions([task])
     if shell and not shell.endswith("/sh"):
         problems.append(f"it was written for {shell}, and a host runs it with /bin/sh")
     if task.module == "command" and shell_lines.has_signs(code):
-        problems.append("Ansible ran it without a shell: quote what a shell would take otherwise")
+        # Ansible ran it without a shell.
+        with suppress(ValueError):
+            code = shlex.join(shlex.split(code))
     code = f"cd {shlex.quote(path)} && {code}" if path else code
     if creates or removes:
-        _carry_guarded(play, origin, code, creates, removes, problems, root=root)
+        guard = _Guard(creates or removes, bool(creates), question)
+        _carry_guarded(play, origin, code, guard, problems, root=root)
         return
-    play.pages.carry_code(origin, code, root=root, problems=problems)
+    play.pages.carry_code(origin, code, root=root, problems=problems, condition=question)
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """The file that shows whether a line is needed, and what else Ansible asked."""
+
+    path: str
+    creates: bool
+    """Whether the line makes the file, and does not remove it."""
+    question: str
 
 
 def _carry_guarded(
-    play: _Play,
-    origin: Origin,
-    code: str,
-    creates: str,
-    removes: str,
-    problems: Sequence[str],
-    *,
-    root: bool,
+    play: _Play, origin: Origin, code: str, guard: _Guard, problems: Sequence[str], *, root: bool
 ) -> None:
     """Carry a line over whose effect is that a file is there, or is gone."""
 
     def carry(draft: Draft) -> None:
-        path = creates or removes
+        path = guard.path
         found, _, _ = file_changes.look_for(draft, path)
-        draft.claim(path, "a file" if creates else "nothing")
+        draft.claim(path, "a file" if guard.creates else "nothing")
         shell_lines.carry_blind(draft, origin, code, root=root, problems=problems)
         _, _, step = draft.steps.pop()
-        is_there = f"{path} is there"
+        is_there = f"{draft.text(path)} is there"
         step |= (
             {"when": f'{found} == ""', "before": "no such file", "after": is_there}
-            if creates
-            else {"when": f'{found} != ""', "before": is_there, "after": f"{path} is gone"}
+            if guard.creates
+            else {
+                "when": f'{found} != ""',
+                "before": is_there,
+                "after": f"{draft.text(path)} is gone",
+            }
         )
         step["no_undo"] = "only the file shows that these lines ran, and not what else they did"
-        draft.add_step(origin, step, "Lines of a shell: only a file shows whether they ran.")
+        comment = "Lines of a shell: only a file shows whether they ran."
+        draft.ask_condition(guard.question, lambda: draft.add_step(origin, step, comment))
 
     try:
         play.pages.carry(origin, carry)
@@ -628,25 +884,27 @@ def _import_handler(play: _Play, document: Document, path: KeyPath, raw: dict[st
     line = document.make_error(path, "").line
     name = str(raw.get("name") or "")
     origin = Origin(play.file, line, name or "handler")
-    names = [name, *_as_parts(raw.get("listen"))]
-    notified = [one for each in names for one in play.notified.get(str(each).lower(), [])]
+    notified = _list_notified(play, raw)
     if not notified:
         play.pages.leave_out(origin, "no task that was carried over notifies it")
         return
     page = len(play.pages.drafts)
     try:
         verb, service = _read_restart(play, line, {**play.common, **raw})
-        if not all(count == page and condition for count, condition in notified):
-            raise Unclear("a task that notifies it has no condition that is known")
-        conditions = [condition for _, condition in notified]
+        known = [condition for count, condition in notified if count == page and condition]
         play.pages.carry(
             origin,
-            lambda draft: changes.carry_restart(draft, origin, verb, service, conditions),
+            lambda draft: changes.carry_restart(
+                draft, origin, verb, service, known, is_all=len(known) == len(notified)
+            ),
         )
     except Unclear as unclear:
         _ask(play, origin, str(unclear), f"what the handler {name} did")
         return
-    play.pages.add_outcome(Kind.TYPED, origin, "if a step that notifies it is needed")
+    note = "if a step that notifies it is needed"
+    if len(known) < len(notified):
+        note += ", and the draft asks when those are whose condition is not known"
+    play.pages.add_outcome(Kind.TYPED, origin, note)
 
 
 def _read_restart(play: _Play, line: int, raw: Mapping[str, Any]) -> tuple[str, str]:
@@ -654,9 +912,11 @@ def _read_restart(play: _Play, line: int, raw: Mapping[str, Any]) -> tuple[str, 
     name = str(raw.get("name") or "")
     more = Unclear(f"the handler {name} does more than restart a service")
     modules = [key for key in raw if key not in _KEYWORDS]
-    if len(modules) != 1 or any(key in raw for key in ("when", "loop", "block")):
+    if len(modules) != 1 or any(key in raw for key in ("loop", "block")):
         raise more
     task = _make_task(play, line, name, modules[0], raw, None)
+    if task is None or task.conditions:
+        raise more
     given = dict(task.given)
     state = str(given.pop("state", ""))
     services = [given.pop(key) for key in ("name", "service", "unit") if key in given]

@@ -19,6 +19,8 @@ from bot.features.importing.sources import (
     is_true,
     read_bytes,
 )
+from bot.features.importing.templates import Facts
+from bot.features.importing.variables import find_folder
 
 # How it is done, not what.
 _NO_MEANING = frozenset({"backup", "update_cache", "cache_valid_time"})
@@ -27,8 +29,10 @@ _NO_MEANING = frozenset({"backup", "update_cache", "cache_valid_time"})
 class Given:
     """The arguments of a module, each of which has to be taken."""
 
-    def __init__(self, file: Path, given: Mapping[str, Any], fill: Callable[[str], str]) -> None:
-        self._file, self.fill = file, fill
+    def __init__(
+        self, file: Path, given: Mapping[str, Any], fill: Callable[..., str], facts: Facts
+    ) -> None:
+        self._file, self.fill, self.facts = file, fill, facts
         self._given = {key: value for key, value in given.items() if key not in _NO_MEANING}
 
     def take(self, *names: str, default: str = "") -> str:
@@ -74,11 +78,11 @@ class Given:
 
     def read_file(self, folder: str, name: str) -> str:
         """Return the content of a file beside the playbook, or of its role. Raises Unclear."""
-        place = self._file.absolute().parent
+        place, role = self._file.absolute().parent, find_folder(self._file)
         if not name or name.startswith("/") or ".." in Path(name).parts or "\x01" in name:
             raise Unclear(f"its source {show_marks(name)[:80]!r} is no file beside the playbook")
-        for file in (place / folder / name, place.parent / folder / name, place / name):
-            if is_file_within(file, place.parent):
+        for file in (role / folder / name, role / name, place / folder / name, place / name):
+            if is_file_within(file, role):
                 try:
                     return read_bytes(file).decode()
                 except (UnicodeDecodeError, SourceError):
@@ -160,11 +164,9 @@ def _carry_template(draft: Draft, origin: Origin, given: Given) -> None:
     path, source = given.take("dest"), given.take("src")
     attributes = given.take_attributes()
     given.refuse_to_keep()
+    lstrip = given.take_flag("lstrip_blocks")
     given.refuse_rest()
-    content = given.read_file("templates", source)
-    if "{#" in content:
-        raise Unclear("it is a template with comments")
-    content = given.fill(content)
+    content = given.fill(given.read_file("templates", source), lstrip=lstrip)
     # Ansible keeps the suffix too: lib/ansible/modules/copy.py, original_basename.
     path = f"{path}{Path(source).name}" if path.endswith("/") else path
     file_changes.carry_content(draft, origin, path, content, attributes)
@@ -220,6 +222,13 @@ def _make_package_carrier(manager: str) -> Callable[[Draft, Origin, Given], None
             changes.carry_package(draft, origin, name, manager, present=present)
 
     return carry
+
+
+def _carry_any_package(draft: Draft, origin: Origin, given: Given) -> None:
+    if given.take("use", default="auto") != "auto":
+        raise Unclear("its argument use is not read")
+    manager = str(given.facts["pkg_mgr"])
+    _make_package_carrier({"apt": "apt-get"}.get(manager, manager))(draft, origin, given)
 
 
 def _carry_user(draft: Draft, origin: Origin, given: Given) -> None:
@@ -300,6 +309,7 @@ MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "apt": _make_package_carrier("apt-get"),
     "yum": _make_package_carrier("yum"),
     "dnf": _make_package_carrier("dnf"),
+    "package": _carry_any_package,
     "user": _carry_user,
     "group": _carry_group,
     "hostname": _carry_hostname,

@@ -157,23 +157,35 @@ def carry_restart_each_time(draft: Draft, origin: Origin, verb: str, name: str) 
     if not conditions:
         shown = show_marks(name.removesuffix(".service"))
         raise Unclear(f"for this alone, request: service {verb} HOST {shown}")
-    carry_restart(draft, origin, verb, name, conditions)
+    carry_restart(draft, origin, verb, name, conditions, is_all=True)
     step = draft.steps[-1][2]
     question = f"TODO: it was done each time. Is it needed only after these? {step['when']}"
     step["when"] = question[:1000]
 
 
 def carry_restart(
-    draft: Draft, origin: Origin, verb: str, name: str, conditions: Sequence[str]
+    draft: Draft,
+    origin: Origin,
+    verb: str,
+    name: str,
+    conditions: Sequence[str],
+    *,
+    is_all: bool,
 ) -> None:
-    """Restart or reload a service if one of the steps with these conditions is needed."""
+    """Restart or reload a service if one of the steps with these conditions is needed.
+
+    is_all: whether there are no others, so that nothing has to be asked.
+    """
     name = name.removesuffix(".service")
     _read_service(draft, name)
+    when = " || ".join(f"({one})" for one in dict.fromkeys(conditions))
+    if not is_all:
+        when = f"TODO: it is needed if a step that notifies it is. When are those? {when}".strip()
     draft.add_step(
         origin,
         {
             "title": f"{verb.capitalize()} {draft.text(name)}, since what it reads has changed",
-            "when": " || ".join(f"({one})" for one in dict.fromkeys(conditions)),
+            "when": when[:1000] if not is_all else when,
             "do": _control(draft, verb, name),
             "no_undo": f"it only makes the change take effect: {verb} it again after an undo",
         },

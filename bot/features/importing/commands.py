@@ -27,6 +27,25 @@ _directory_option = click.option(
 )
 
 
+_SYSTEMS = (
+    "almalinux8 almalinux9 debian12 debian13 rhel8 rhel9 rocky8 rocky9 ubuntu22.04 ubuntu24.04"
+)
+_system_option = click.option(
+    "--system",
+    type=click.Choice(_SYSTEMS.split()),
+    default="debian12",
+    show_default=True,
+    help="What the hosts are: drafts refuse others, if it matters.",
+)
+_vars_option = click.option(
+    "--vars",
+    "values",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A file of variables of your inventory, such as group_vars/web.yml. May be repeated.",
+)
+
+
 @click.group("import", cls=CommandGroup)
 def import_commands() -> None:
     """Make drafts of runbooks from jobs of Rundeck, Ansible, AWX and Semaphore.
@@ -53,30 +72,40 @@ def import_rundeck_jobs(*, file: Path, directory: Path) -> None:
 
 @import_commands.command("ansible")
 @_FILE
+@_system_option
+@_vars_option
 @_directory_option
 @json_option
-def import_playbook(*, file: Path, directory: Path) -> None:
+def import_playbook(*, file: Path, system: str, values: Sequence[Path], directory: Path) -> None:
     """Make drafts from the plays or tasks of Ansible in FILE.
 
     For example: keyturn import ansible site.yml
     """
-    from bot.features.importing.ansible import import_ansible
+    from bot.features.importing.ansible import import_ansible, read_target
 
-    _import(directory, lambda taken: import_ansible(file, taken))
+    _import(
+        directory, lambda taken: import_ansible(file, taken, target=read_target(system, values))
+    )
 
 
 @import_commands.command("awx")
 @_FILE
+@_system_option
+@_vars_option
 @_directory_option
 @json_option
-def import_awx_playbook(*, file: Path, directory: Path) -> None:
+def import_awx_playbook(
+    *, file: Path, system: str, values: Sequence[Path], directory: Path
+) -> None:
     """Make drafts from the playbook in FILE, which a job template of AWX runs.
 
     For example: keyturn import awx site.yml
     """
-    from bot.features.importing.ansible import import_ansible
+    from bot.features.importing.ansible import import_ansible, read_target
 
-    _import(directory, lambda taken: import_ansible(file, taken))
+    _import(
+        directory, lambda taken: import_ansible(file, taken, target=read_target(system, values))
+    )
 
 
 @import_commands.command("semaphore")
@@ -86,16 +115,30 @@ def import_awx_playbook(*, file: Path, directory: Path) -> None:
     type=click.Path(path_type=Path, file_okay=False),
     help="A clone of the repository with the playbooks. Default: where FILE is.",
 )
+@_system_option
+@_vars_option
 @_directory_option
 @json_option
-def import_semaphore_project(*, file: Path, repository: Path | None, directory: Path) -> None:
+def import_semaphore_project(
+    *,
+    file: Path,
+    repository: Path | None,
+    system: str,
+    values: Sequence[Path],
+    directory: Path,
+) -> None:
     """Make drafts from the templates of a Semaphore project in FILE, as JSON.
 
     For example: keyturn import semaphore backup.json --repository ~/playbooks
     """
+    from bot.features.importing.ansible import read_target
     from bot.features.importing.semaphore import import_semaphore
 
-    _import(directory, lambda taken: import_semaphore(file, taken, repository or file.parent))
+    place = repository or file.parent
+    _import(
+        directory,
+        lambda taken: import_semaphore(file, taken, place, read_target(system, values)),
+    )
 
 
 def _import(directory: Path, read: "Callable[[set[str]], list[Imported]]") -> None:
@@ -133,7 +176,8 @@ def _describe(
     yield job.name
     for one in job.outcomes:
         note = f" ({one.note})" if one.note else ""
-        yield f"  line {one.line:<4} {one.kind:<12} {one.what}{note}"
+        place = f"{one.file}: " if one.file else ""
+        yield f"  line {one.line:<4} {one.kind:<12} {place}{one.what}{note}"
     counts = Counter(str(one.kind) for one in job.outcomes if not one.is_setting)
     shown = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     yield f"  {shown or 'it has no steps'}"
@@ -154,12 +198,18 @@ def _to_data(
     return {
         "name": job.name,
         "steps": [
-            {"line": one.line, "step": one.what, "became": str(one.kind), "note": one.note}
+            {
+                "file": one.file or job.file,
+                "line": one.line,
+                "step": one.what,
+                "became": str(one.kind),
+                "note": one.note,
+            }
             for one in job.outcomes
             if not one.is_setting
         ],
         "settings": [
-            {"line": one.line, "setting": one.what, "note": one.note}
+            {"file": one.file or job.file, "line": one.line, "setting": one.what, "note": one.note}
             for one in job.outcomes
             if one.is_setting
         ],

@@ -8,7 +8,7 @@ TODO: a page with one is never enabled.
 import io
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -53,6 +53,10 @@ class Outcome:
     note: str = ""
     is_setting: bool = False
     """Whether it is no step, such as a schedule or a notification."""
+    file: str = ""
+    """The name of the file, if another one includes it."""
+    place: tuple[int, ...] = ()
+    """Its line, after those of the files that include it."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,11 @@ class Origin:
 def mark(name: str) -> str:
     """Return what stands in a text for a value of the request."""
     return f"\x01{name}\x02"
+
+
+def is_value(text: str) -> bool:
+    """Return whether a text is a value of the request, and nothing more."""
+    return _MARK.fullmatch(text) is not None
 
 
 def show_marks(text: str) -> str:
@@ -171,6 +180,25 @@ class Draft:
 
     def add_step(self, origin: Origin, step: dict[str, Any], comment: str = "") -> None:
         self.steps.append((origin, comment, step))
+
+    def ask_condition(
+        self, condition: str, add: Callable[[], object], changed: Sequence[str] = ()
+    ) -> list[str]:
+        """Add steps, and ask in each for a condition, if there is one.
+
+        changed: the steps are only for when one of these holds.
+        Returns when each step is needed, "" for one that asks.
+        """
+        before = len(self.steps)
+        add()
+        found: list[str] = []
+        for _, _, step in self.steps[before:]:
+            if changed:
+                step["when"] = f"({' || '.join(dict.fromkeys(changed))}) && ({step['when']})"
+            found.append("" if condition else step["when"])
+            if condition:
+                step["when"] = f"TODO: Ansible asked {condition}. Add it to: {step['when']}"[:1000]
+        return found
 
     def claim(self, thing: str, wanted: str) -> None:
         """Say to what the next step sets a thing."""

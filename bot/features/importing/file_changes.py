@@ -10,6 +10,7 @@ from bot.features.importing.drafts import (
     Draft,
     Origin,
     Unclear,
+    is_value,
     run_as_root,
     show_marks,
 )
@@ -248,10 +249,12 @@ def carry_attributes(
         if not wanted:
             continue
         wanted = _read_mode(wanted) if name == "mode" else wanted
-        if not allowed.fullmatch(wanted):
+        if not allowed.fullmatch(wanted) and (name == "mode" or not is_value(wanted)):
             raise Unclear(f"the {name} {wanted[:40]!r} is not read")
+        draft.set_pattern(wanted, OWNER.pattern)
         wanted = wanted.lstrip("0") if name == "mode" else wanted
-        value = f'{found} == "" ? "{wanted}" : split({found}, ",")[{place}]'
+        shown, word, known = draft.text(wanted), draft.word(wanted), draft.expression(wanted)
+        value = f'{found} == "" ? {known} : split({found}, ",")[{place}]'
         pattern = "[0-7]{3,4}" if name == "mode" else "[a-z_][a-z0-9_-]*"
         now = draft.add_state(f"{name}_{path}", {"value": value, "pattern": pattern})
         draft.current.append(f"the {name} of {draft.text(path)} is {{{now}}}")
@@ -259,18 +262,19 @@ def carry_attributes(
         draft.add_step(
             origin,
             {
-                "title": f"Set the {name} of {draft.text(path)} to {wanted}",
-                "when": f'{found} == "" || {now} != "{wanted}"',
-                "do": run_as_root(program, wanted, draft.word(path)),
+                "title": f"Set the {name} of {draft.text(path)} to {shown}",
+                "when": f'{found} == "" || {now} != {known}',
+                "do": run_as_root(program, word, draft.word(path)),
                 "undo": run_as_root(program, f"{{{now}}}", draft.word(path)),
                 "before": f"{{{now}}}",
-                "after": wanted,
+                "after": shown,
             },
         )
 
 
 def _read_mode(mode: str) -> str:
     """Return a mode such as u=rwx,g=rx,o= in digits; one that changes only a part as it is."""
+    mode = mode.removeprefix("0o")
     parts = dict(re.findall(r"(?:^|,)([ugo])=(r?w?x?)(?=,|$)", mode))
     if "".join(parts) not in ("ugo", "uog", "guo", "gou", "oug", "ogu"):
         return mode

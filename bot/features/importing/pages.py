@@ -30,6 +30,8 @@ class Imported:
     name: str
     drafts: Sequence[Draft]
     outcomes: Sequence[Outcome]
+    file: str = ""
+    """The name of the file."""
 
 
 @dataclass
@@ -46,16 +48,27 @@ class Pages:
     """When each of its pages is refused."""
     notes: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     """What each of its pages asks or says."""
+    endings: list[Callable[[Draft], object]] = field(
+        default_factory=list[Callable[[Draft], object]]
+    )
+    """What is done with each of its pages when all steps are there."""
+    within: list[int] = field(default_factory=list[int])
+    """The lines that include the file that is read."""
     _has_packages: bool = False
     _prints: set[int] = field(default_factory=set[int])
     """The outcomes, by number, of commands that only print something."""
 
     def add_outcome(self, kind: Kind, origin: Origin, note: str = "") -> None:
-        self.outcomes.append(Outcome(kind, origin.line, origin.title, show_marks(note)))
+        self._note(origin, Outcome(kind, origin.line, origin.title, show_marks(note)))
 
     def leave_out(self, origin: Origin, reason: str, *, is_setting: bool = False) -> None:
-        shown = show_marks(reason)
-        self.outcomes.append(Outcome(Kind.LEFT_OUT, origin.line, origin.title, shown, is_setting))
+        found = Outcome(Kind.LEFT_OUT, origin.line, origin.title, show_marks(reason), is_setting)
+        self._note(origin, found)
+
+    def _note(self, origin: Origin, outcome: Outcome) -> None:
+        file = "" if origin.file == self.source else origin.file.name
+        place = (*self.within, outcome.line)
+        self.outcomes.append(replace(outcome, file=file, place=place))
 
     def carry(
         self, origin: Origin, action: Callable[[Draft], object], *, is_package: bool = False
@@ -91,11 +104,13 @@ class Pages:
         *,
         root: bool = False,
         problems: Sequence[str] = (),
+        condition: str = "",
         note: str = "",
     ) -> None:
         """Carry lines of a shell over: as what they mean, or blind.
 
-        problems: what a person has to change in them first. note: what else there is to know.
+        problems: what a person has to change in them first. condition: under which the tool ran
+        them, which the draft asks for. note: what else there is to know.
         """
         meanings: list[Meaning] | None = None
         notes = [note]
@@ -103,10 +118,12 @@ class Pages:
             if "\n" not in code.strip() and not problems:
                 meanings = shell_lines.understand_line(code.strip())
             if meanings is not None:
-                self._carry_meanings(origin, meanings, note)
+                self._carry_meanings(origin, meanings, note, condition)
                 return
         except Unclear as unclear:
             notes.append(str(unclear))
+        if condition:
+            problems = [*problems, f"Ansible asked {condition}"]
         again = [one.service for one in meanings or () if one.service[0] in _AGAIN]
         hints = [f"For this alone, request: service {verb} HOST {name}" for verb, name in again]
         hint = show_marks(" ".join(hints[:1]))
@@ -123,7 +140,9 @@ class Pages:
             return
         self.add_outcome(Kind.BLIND, origin, "; ".join(filter(None, [*notes, *problems])))
 
-    def _carry_meanings(self, origin: Origin, meanings: Sequence[Meaning], note: str) -> None:
+    def _carry_meanings(
+        self, origin: Origin, meanings: Sequence[Meaning], note: str, condition: str
+    ) -> None:
         for one in meanings:
             carry = one.carry
             if one.reads:
@@ -131,7 +150,9 @@ class Pages:
             elif carry is not None:
                 self.carry(
                     origin,
-                    lambda draft, carry=carry: carry(draft, origin),
+                    lambda draft, carry=carry: draft.ask_condition(
+                        condition, lambda: carry(draft, origin)
+                    ),
                     is_package=one.is_package,
                 )
         reasons = [one.left_out for one in meanings if one.left_out]
@@ -172,6 +193,8 @@ class Pages:
                 for name in one.checks:
                     one.read.pop(name, None)
         for draft in drafts:
+            for end in self.endings:
+                end(draft)
             draft.question_conflicts()
             draft.refuse += [{key: draft.text(one[key]) for key in one} for one in self.refusals]
             draft.notes += [{key: draft.text(one[key]) for key in one} for one in self.notes]
@@ -180,7 +203,8 @@ class Pages:
             parts = [*words, f"part{number}"] if len(drafts) > 1 else words
             draft.words = _make_free(" ".join(parts), taken)
             taken.add(draft.words)
-        return Imported(self.name, drafts, sorted(self.outcomes, key=lambda one: one.line))
+        outcomes = sorted(self.outcomes, key=lambda one: one.place)
+        return Imported(self.name, drafts, outcomes, self.source.name)
 
 
 _AGAIN = ("restart", "reload")

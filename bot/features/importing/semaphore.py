@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible import Target, import_ansible
 from bot.features.importing.drafts import Kind, Outcome
 from bot.features.importing.pages import Imported
 from bot.features.importing.sources import (
@@ -31,7 +31,9 @@ _SETTINGS: Mapping[str, str] = {
 }
 
 
-def import_semaphore(file: Path, taken: set[str], repository: Path) -> list[Imported]:
+def import_semaphore(
+    file: Path, taken: set[str], repository: Path, target: Target | None = None
+) -> list[Imported]:
     """Return the drafts of each template whose playbook is in a directory. Raises SourceError."""
     document = read_yaml(file, read_bytes(file))
     data = document.data
@@ -46,12 +48,17 @@ def import_semaphore(file: Path, taken: set[str], repository: Path) -> list[Impo
     for at, raw in enumerate(as_list(found)):
         line = document.make_error((*path, at), "").line
         name = str(raw.get("name") or raw.get("alias") or raw.get("playbook") or "template")
-        imported += _import_template(line, name, raw, taken, repository)
+        imported += _import_template(line, name, raw, taken, repository, target)
     return imported
 
 
 def _import_template(
-    line: int, name: str, raw: dict[str, Any], taken: set[str], repository: Path
+    line: int,
+    name: str,
+    raw: dict[str, Any],
+    taken: set[str],
+    repository: Path,
+    target: Target | None,
 ) -> list[Imported]:
     def leave_out(reason: str) -> list[Imported]:
         return [Imported(name, [], [Outcome(Kind.LEFT_OUT, line, name, reason)])]
@@ -67,7 +74,7 @@ def _import_template(
         return leave_out(
             f"{playbook} is not in {repository}: clone the repository, and name it by --repository"
         )
-    imported = import_ansible(place, taken, name)
+    imported = import_ansible(place, taken, name, target)
     settings = [
         Outcome(Kind.LEFT_OUT, line, key, reason, is_setting=True)
         for key, reason in _SETTINGS.items()

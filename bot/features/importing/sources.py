@@ -1,7 +1,8 @@
 """Files of other tools as data, with the line of each value."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 from xml.sax import SAXException, SAXParseException
@@ -11,8 +12,9 @@ from xml.sax.xmlreader import AttributesImpl, Locator
 from defusedxml import DefusedXmlException
 from defusedxml.sax import parseString
 
+from bot.features.importing.drafts import Unclear
 from bot.model.errors import InvalidRequestError
-from runbooks._declared_yaml import Document, PageError, read_document
+from runbooks._declared_yaml import Document, KeyPath, PageError, read_document
 
 MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 30
@@ -20,6 +22,44 @@ _MAX_DEPTH = 30
 
 class SourceError(InvalidRequestError):
     """The file cannot be read. The message has its name, the line, and what to do."""
+
+
+# What YAML 1.1, which Ansible reads, takes for a number or a time: 0644, 1_000, 1.10, 1e3, 12:30.
+_OTHER_NUMBER = re.compile(
+    r"[+-]?(0[0-9_]+|0[xb][0-9a-fA-F_]+|[0-9][0-9_]*_[0-9_]*|[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*"
+    r"|[0-9_.]+e[+-]?[0-9]+|[0-9]+(:[0-5]?[0-9])+(\.[0-9_]*)?|\.(inf|nan)"
+    r"|[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt \t].*)?)",
+    re.IGNORECASE,
+)
+_OTHER_FLAGS = {
+    **dict.fromkeys(("yes", "on", "true"), True),
+    **dict.fromkeys(("no", "off", "false"), False),
+}
+
+
+class Plain(str):
+    """A word without quotation marks that YAML 1.1 takes for yes, no or a number."""
+
+    __slots__ = ()
+
+    def read(self) -> bool:
+        """Return what it says if it is yes or no. Raises Unclear for a number."""
+        if self.lower() not in _OTHER_FLAGS:
+            raise Unclear(f"{self} without quotation marks is another number to Ansible")
+        return _OTHER_FLAGS[self.lower()]
+
+
+def _keep_plain(document: Document, value: object, path: KeyPath) -> object:
+    if isinstance(value, dict):
+        pairs = as_mapping(cast("object", value)).items()
+        return {key: _keep_plain(document, each, (*path, key)) for key, each in pairs}
+    if isinstance(value, list):
+        parts = enumerate(as_list(cast("object", value)))
+        return [_keep_plain(document, each, (*path, at)) for at, each in parts]
+    if not isinstance(value, str) or path in document.quoted:
+        return value
+    is_other = value.lower() in _OTHER_FLAGS or _OTHER_NUMBER.fullmatch(value)
+    return Plain(value) if is_other else value
 
 
 def as_mapping(value: object) -> dict[str, Any]:
@@ -78,9 +118,10 @@ def read_bytes(file: Path) -> bytes:
 def read_yaml(file: Path, content: bytes) -> Document:
     """Return the content of YAML or JSON. Raises SourceError."""
     try:
-        return read_document(content, MAX_BYTES)
+        document = read_document(content, MAX_BYTES)
     except PageError as error:
         raise SourceError(f"{file}: {error}") from None
+    return replace(document, data=_keep_plain(document, document.data, ()))
 
 
 @dataclass

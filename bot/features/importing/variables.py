@@ -4,102 +4,117 @@ Precedence: https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_var
 """
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from bot.features.importing.drafts import Unclear
 from bot.features.importing.sources import (
     SourceError,
     as_list,
     as_mapping,
     is_file_within,
-    is_list,
+    is_mapping,
     read_bytes,
     read_yaml,
 )
+from bot.features.importing.templates import Facts, Scope, split_and
 
-_REFERENCE = re.compile(r"\{\{\s*([A-Za-z_]\w*)\s*\}\}")
-_NUMBER = re.compile(
-    r"[+-]?(0[0-9_]+|0[xob][0-9a-fA-F_]+|[0-9][0-9_]*_[0-9_]*|[0-9_]*\.[0-9_]*0|[0-9_.]+e[+-]?[0-9]+"
-    r"|[0-9]+(:[0-9]+)+)"
-)
+_ANY, _ANYWHERE, _FILE = "", "/", "."
 _MOST_NESTED = 5
-_ANY = ""
+_FIRST_FOUND = re.compile(
+    r"\s*\{\{\s*lookup\(\s*['\"](?:ansible\.builtin\.)?first_found['\"]\s*,\s*(\w+)\s*\)\s*\}\}\s*"
+)
+_NOT_SET = re.compile(r"\s*(\w+)\s+is\s+(?:not\s+defined|undefined)\s*")
+# What a task that only reads a file or sets a value may have beside it.
+_PLAIN_KEYS = frozenset({"name", "tags", "when", "with_first_found", "loop", "no_log", "vars"})
 
 
 @dataclass
 class Variables:
-    """What is known of variables before a task runs."""
+    """What is known of variables before a task runs. A value may be a template."""
 
-    values: dict[str, str] = field(default_factory=dict[str, str])
-    lists: dict[str, list[Any]] = field(default_factory=dict[str, list[Any]])
+    known: dict[str, Any] = field(default_factory=dict[str, Any])
     defaults: frozenset[str] = frozenset()
     """Those of them that are only defaults of a role, so that an inventory may say otherwise."""
+    assigned: frozenset[str] = frozenset()
+    """Those that only a run sets."""
+    is_open: bool = False
+    """Whether there are files of variables that were not read, and may set any."""
 
 
-def is_known(value: object) -> bool:
-    """Return whether a value is one text or number that the file has as a whole.
-
-    A number that Ansible's YAML 1.1 reads as another, such as 0644 or 1.10, is not known.
-    """
-    text = str(value)
-    return isinstance(value, str | int) and "{{" not in text and not _NUMBER.fullmatch(text)
-
-
-def is_flag(value: str) -> bool:
-    """Return whether Ansible takes a text for yes or no, and so writes it as True or False."""
-    return value.lower() in ("yes", "no", "on", "off", "true", "false", "y", "n")
-
-
-def read_variables(file: Path, play: Mapping[str, Any], tasks: object) -> Variables:
+def read_variables(
+    file: Path, play: Mapping[str, Any], tasks: object, facts: Facts, given: Mapping[str, Any]
+) -> Variables:
     """Return the variables of a play, or those of the role that a file of tasks belongs to.
 
     tasks: all that may set a variable while it runs, which then has no one value.
+    given: values that come before all others.
     """
     place = file.absolute().parent
-    role = place.parent if place.name in ("tasks", "handlers") and not play else None
+    role = find_role(file) if not play else None
+    base = (role.parent.parent if role.parent.name == "roles" else role) if role else place
+    # What a repository says of all hosts comes before the defaults of roles; an inventory may
+    # say otherwise of some.
+    group = [*_list_all(base / "group_vars" / "all"), base / "group_vars" / "all.yml"]
     defaults = _read_all(_list_main(role / "defaults"), role) if role else {}
+    defaults |= _read_all([one for one in group if one.is_file()], base)
     found = {**defaults, **as_mapping(play.get("vars"))}
-    others: list[Path] = []
+    roles = [role] if role else [place / "roles" / str(one) for one in as_list(play.get("roles"))]
     if role:
         found |= _read_all(_list_main(role / "vars"), role)
-        others = [one for one in role.glob("vars/**/*.y*ml") if one.stem != "main"]
-    roles = [role] if role else [place / "roles" / str(one) for one in as_list(play.get("roles"))]
-    runs = [tasks]
+    runs = list[object]() if role else [tasks]
+    others: list[Path] = []
+    lowest = dict[str, Any]()
     for each in roles:
         runs += [
             _read(one, each) for kind in ("tasks", "handlers") for one in _list_all(each / kind)
         ]
-        others += [] if role else _list_all(each / "vars")
-    assigned = {*_list_assigned(runs), *_read_all(others, place.parent)}
-    if play.get("vars_files") or _ANY in assigned:
+        if not role:
+            others += _list_all(each / "vars")
+            lowest |= _read_all(_list_main(each / "defaults"), each)
+    scope = Scope({**found, **given}, facts)
+    sure = _list_sure(tasks, role, scope)
+    changed = [one for run in runs for one in _list_assigned(run, role, scope, run in sure)]
+    for name, value in changed:
+        if name == _FILE and role:
+            found |= _read_all([Path(str(value))], role)
+    assigned = {name for name, value in changed if value is None} | {*_read_all(others, place)}
+    sets = [name for name, value in changed if value is not None and name != _FILE]
+    assigned |= lowest.keys() - found.keys()
+    assigned |= {name for name in sets if sets.count(name) > 1 or name in found}
+    found |= {name: value for name, value in changed if name in {*sets} - assigned}
+    if _ANY in assigned and role:
+        # It may be any of the role's own files that is not always read.
+        odd = [one for one in role.glob("vars/**/*.y*ml") if one.stem != "main"]
+        assigned |= {*_read_all(odd, role)}
+    if play.get("vars_files") or (_ANY in assigned and not role) or _ANYWHERE in assigned:
         # Such a file may have any of them, and comes before what the play says.
-        found = {}
+        assigned |= {*found}
     assigned |= {str(as_mapping(one).get("name")) for one in as_list(play.get("vars_prompt"))}
-    found = {name: value for name, value in found.items() if name not in assigned}
-    values = _resolve(found)
-    lists = {name: as_list(value) for name, value in found.items() if is_list(value)}
+    found = {name: value for name, value in found.items() if name not in assigned} | dict(given)
     only = {name for name in defaults if name in found and found[name] == defaults[name]}
-    return Variables(values, lists, frozenset(only))
+    is_open = bool(play.get("vars_files") or {_ANY, _ANYWHERE} & assigned)
+    return Variables(found, frozenset(only - {*given}), frozenset(assigned - {*given}), is_open)
 
 
-def _resolve(found: Mapping[str, Any]) -> dict[str, str]:
-    """Return the values that are one text, with those that they refer to in their place."""
-    values = {name: str(each) for name, each in found.items() if isinstance(each, str | int)}
-    for _ in range(_MOST_NESTED):
-        known = {name: each for name, each in values.items() if is_known(each)}
-        for name, each in values.items():
-            values[name] = _replace(each, known)
-    return {name: each for name, each in values.items() if is_known(each) and "{%" not in each}
+def find_role(file: Path) -> Path | None:
+    """Return the role that a file of tasks or handlers belongs to."""
+    for each in list(file.absolute().parents)[:3]:
+        if each.name in ("tasks", "handlers"):
+            return each.parent
+    return None
 
 
-def _replace(text: str, known: Mapping[str, str]) -> str:
-    return _REFERENCE.sub(lambda one: known.get(one[1], one[0]), text)
+def find_folder(file: Path) -> Path:
+    """Return the folder of a role, or the one of a playbook: where files and templates are."""
+    return find_role(file) or file.absolute().parent
 
 
 def _list_main(folder: Path) -> list[Path]:
-    return [folder / name for name in ("main.yml", "main.yaml")]
+    files = [folder / name for name in ("main.yml", "main.yaml")]
+    return files if any(map(Path.is_file, files)) else _list_all(folder / "main")
 
 
 def _list_all(folder: Path) -> list[Path]:
@@ -120,19 +135,155 @@ def _read(file: Path, place: Path) -> object:
         return {"include_vars": str(file)}
 
 
-def _list_assigned(value: object) -> Iterator[str]:
-    """Yield the variables that tasks set; _ANY for a file from elsewhere, which may set any."""
+def _list_sure(tasks: object, role: Path | None, scope: Scope, depth: int = 0) -> list[object]:
+    """Return the lists of tasks that always run: those of a role begin with its main.yml."""
+    found = [tasks]
+    if role and not depth:
+        found += [_read(one, role) for one in _list_main(role / "tasks")]
+    for raw in [as_mapping(one) for each in found for one in as_list(each)]:
+        for key in raw:
+            short = str(key).rpartition(".")[2]
+            if short not in ("include_tasks", "import_tasks") or depth > _MOST_NESTED or not role:
+                continue
+            if _is_sure(raw, str(key), scope) and (file := find_file(raw, str(key), role, scope)):
+                found += _list_sure(_read(file, role), role, scope, depth + 1)
+    return found
+
+
+def _list_assigned(
+    value: object,
+    role: Path | None,
+    scope: Scope,
+    sure: bool,  # noqa: FBT001 - it recurses
+) -> Iterator[tuple[str, object]]:
+    """Yield the variables that tasks set with their values, None for one that is not known.
+
+    A file of the role that is always read is _FILE with its path. _ANY is one that is not known,
+    and _ANYWHERE one from elsewhere.
+    """
     for each in as_list(value):
-        yield from _list_assigned(each)
-    for key, each in as_mapping(value).items():
+        yield from _list_assigned(each, role, scope, sure)
+    raw = as_mapping(value)
+    if "block" in raw:
+        sure = sure and not (raw.keys() & {"vars", "rescue"}) and _is_sure(raw, "block", scope)
+    for key, each in raw.items():
         short = str(key).rpartition(".")[2]
         if short == "register":
-            yield str(each)
-        elif short == "set_fact":
-            text = each if isinstance(each, str) else ""
-            yield from (*as_mapping(each), *re.findall(r"(\w+)=", text))
-        elif short == "include_vars" and re.search(
-            r"_dir|\.\.|^ *(/|\{\{ *\w+ *\}\} *$)", str(each)
-        ):
-            yield _ANY
-        yield from _list_assigned(each)
+            yield str(each), None
+        elif short == "set_fact" and not _is_for_others(raw, scope):
+            text = str(each) if isinstance(each, str) else ""
+            names = as_mapping(each) or dict.fromkeys(re.findall(r"(\w+)=", text))
+            for name, given in names.items():
+                yield str(name), given if sure and _is_sure(raw, str(key), scope, name) else None
+        elif short == "include_vars" and not _is_for_others(raw, scope):
+            yield str(as_mapping(each).get("name")), None
+            yield _find_variables(raw, str(key), role, scope, sure)
+        yield from _list_assigned(each, role, scope, sure)
+
+
+def _is_for_others(raw: Mapping[str, Any], scope: Scope) -> bool:
+    return scope.judge(list_conditions(raw))[0] == set()
+
+
+def list_conditions(raw: Mapping[str, Any]) -> list[str]:
+    """Return the conditions of a task, each of which has to hold."""
+    when = raw.get("when", [])
+    return [part for one in as_list(when) or [when] if one != [] for part in split_and(str(one))]
+
+
+def _is_sure(raw: Mapping[str, Any], module: str, scope: Scope, name: str = "") -> bool:
+    """Return whether a task always runs on the hosts, or if the variable is not set."""
+    if raw.keys() - _PLAIN_KEYS - {module} or (
+        name and raw.keys() & {"loop", "with_first_found", "vars"}
+    ):
+        return False
+    guards = (_NOT_SET.fullmatch(one) for one in list_conditions(raw))
+    parts = [
+        one
+        for one, guard in zip(list_conditions(raw), guards, strict=True)
+        if not guard or guard[1] != name
+    ]
+    return scope.judge(parts) == (None, [])
+
+
+def _find_variables(
+    raw: Mapping[str, Any],
+    module: str,
+    role: Path | None,
+    scope: Scope,
+    sure: bool,  # noqa: FBT001
+) -> tuple[str, object]:
+    given = raw[module]
+    if as_mapping(given).keys() - {"file"}:
+        return _ANY, None
+    if re.search(r"_dir|\.\.|^ *(/|\{\{ *(?!item)\w+ *\}\} *$)", str(given)):
+        return _ANYWHERE, None
+    if role is None or not sure or not _is_sure(raw, module, scope):
+        return _ANY, None
+    if raw.keys() & {"vars"} and not _FIRST_FOUND.fullmatch(str(given)):
+        return _ANY, None
+    found = find_file(raw, module, role, scope)
+    return (_FILE, found) if found else (_ANY, None)
+
+
+def find_file(
+    raw: Mapping[str, Any], module: str, role: Path, scope: Scope, place: Path | None = None
+) -> Path | None:
+    """Return the file that a task reads, or the first of several that there is; None if unclear.
+
+    place: of the file with the task.
+    """
+    kind = "vars" if module.endswith("include_vars") else "tasks"
+    folders = [*([place] if place else []), role / kind, role]
+    for each in _list_wanted(raw, module):
+        try:
+            name = str(scope.evaluate(each))
+        except Unclear:
+            # No file may be meant, whatever the fact is.
+            if _may_be_there(each, folders, scope):
+                return None
+            continue
+        for folder in folders:
+            if name and is_file_within(folder / name, role):
+                return folder / name
+    return None
+
+
+def _may_be_there(name: object, folders: Sequence[Path], scope: Scope) -> bool:
+    """Return whether there may be a file whose name has facts that are not known."""
+    try:
+        facts = Facts(scope.facts, is_pattern=True)
+        pattern = str(replace(scope, facts=facts).evaluate(name))
+        scope.facts.used |= facts.used
+        return ".." in pattern or any(list(folder.glob(pattern)) for folder in folders)
+    # No pattern may be absolute, or empty.
+    except (Unclear, NotImplementedError, ValueError):
+        return True
+
+
+def _list_wanted(raw: Mapping[str, Any], module: str) -> list[Any]:
+    """Return the files of which the first that is there is meant; none for what is not read."""
+    given = as_mapping(raw[module]).get("file", raw[module])
+    if as_mapping(raw[module]).keys() - {"file"} or "loop" in raw:
+        return []
+    given = re.sub(r"^\s*file=", "", given) if isinstance(given, str) else given
+    looked_up = _FIRST_FOUND.fullmatch(given) if isinstance(given, str) else None
+    if "with_first_found" not in raw and not looked_up:
+        return [given]
+    if not looked_up and not re.fullmatch(r"\s*\{\{\s*item\s*\}\}\s*", str(given)):
+        return []
+    own = as_mapping(raw.get("vars"))
+    listed = own.get(looked_up[1]) if looked_up else raw["with_first_found"]
+    parts = [_list_names(one) for one in as_list(listed) or [listed]]
+    return [name for part in parts for name in part] if all(parts) else []
+
+
+def _list_names(given: object) -> list[Any]:
+    """Return the names of files of which the first is meant; none for what is not read."""
+    if not is_mapping(given):
+        return [given]
+    odd = as_mapping(given).keys() - {"files", "paths", "skip"}
+    paths = as_mapping(given).get("paths", [])
+    plain = {re.sub(r"^\{\{ *role_path *\}\}/|^\.\./|^\./", "", str(one)).rstrip("/")
+             for one in as_list(paths) or [paths] if one}  # fmt: skip
+    return [] if odd or plain - {"vars", "tasks"} else as_list(as_mapping(given).get("files"))

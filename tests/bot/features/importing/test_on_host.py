@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible import import_ansible, read_target
 from bot.features.importing.pages import Imported
 from bot.features.importing.rundeck import import_rundeck
 from connectors.fleet import Fleet
@@ -156,6 +156,24 @@ TASKS = [
     "authorized_key: {user: ann, path: /etc/app/conf, manage_dir: no, "
     "key: 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPx ann@laptop'}",
 ]  # fmt: skip
+ROLES = {
+    # What a task of the role asks, and what its loops and templates give.
+    "files of a loop": (
+        "- file: {path: '{{ item.path }}', state: directory, "
+        "mode: '{{ item.mode | d(\"0750\") }}', "
+        "owner: '{{ item.owner | default(omit) }}'}\n  loop: '{{ places }}'\n",
+        "places: [{path: /etc/app/a}, {path: /etc/app/b, mode: '0700', owner: ann}]\n",
+    ),
+    "a template with logic": (
+        "- template: {src: app.j2, dest: /etc/app/made, mode: '0600'}\n",
+        "servers: {a: 1, b: 2}\n",
+    ),
+    "what follows a change": (
+        "- copy: {dest: /etc/app/new, content: one}\n  register: made\n"
+        "- file: {path: /etc/app/dir, state: directory}\n  when: made is changed\n",
+        "x: 1\n",
+    ),
+}  # fmt: skip
 LINES = [
     "systemctl stop web",
     "service idle start",
@@ -188,6 +206,22 @@ def test_task_is_in_effect_after_its_steps_and_gone_after_their_undo(
     machine: _Machine, tmp_path: Path, task: str
 ):
     check_effect(machine, import_task(tmp_path, task))
+
+
+@pytest.mark.parametrize("name", ROLES)
+def test_role_is_in_effect_after_its_steps_and_gone_after_their_undo(
+    machine: _Machine, tmp_path: Path, name: str
+):
+    tasks, values = ROLES[name]
+    template = "{% for key in servers | sort %}\n{{ key }} = {{ servers[key] }}\n{% endfor %}\n"
+    for file, text in {"tasks/main.yml": tasks, "templates/app.j2": template}.items():
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        (tmp_path / file).write_text(text)
+    (tmp_path / "own.yml").write_text(values)
+    target = read_target("debian12", [tmp_path / "own.yml"])
+    check_effect(
+        machine, load(import_ansible(tmp_path / "tasks" / "main.yml", set(), "", target)[0])
+    )
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -5,11 +5,13 @@ repository at github.com and its licence. No file is copied.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible import import_ansible, read_target
+from bot.features.importing.pages import Imported
 from bot.features.importing.rundeck import import_rundeck
 
 OVER, BLIND, OUT = "carried over", "blind", "left out"
@@ -116,7 +118,8 @@ TASKS = [
     # viasite-ansible/ansible-role-zsh, MIT
     ("git: {repo: 'https://github.com/zsh-users/antigen.git', dest: /opt/a}", OUT, "git has no"),
     # cloudalchemy/ansible-node-exporter, MIT
-    ("{fail: {msg: only systemd}, when: ansible_service_mgr != 'systemd'}", OUT, "`refuse`"),
+    ("{fail: {msg: only systemd}, when: ansible_service_mgr != 'systemd'}", OUT, "other systems"),
+    ("{fail: {msg: a socket}, when: found.stat.exists}", OUT, "`refuse`"),
 ]
 LINES = [
     # jmrenouard/rundeck-training, no licence file: facts only
@@ -161,26 +164,148 @@ ROLE = {
     "- apt: {name: '{{ packages }}'}\n"
     "- user: {name: '{{ item }}'}\n  loop: '{{ people }}'\n"
     "- file: {path: '/x/{{ version }}', state: directory}\n"
-    "- set_fact: {version: 2}\n"
+    "- set_fact: {version: '2'}\n"
     "- include_vars: '{{ ansible_os_family }}.yml'\n",
     "defaults/main.yml": "base: /srv\nplace: '{{ base }}/www'\nport: '80'\nflag: yes\n"
-    "packages: [nginx]\npeople: []\nversion: 1\n",
+    "packages: [nginx]\npeople: []\n",
     "vars/Debian.yml": "port: '8080'\n",
 }
 
 
-def test_values_of_a_role_are_used_where_nothing_else_sets_them(tmp_path: Path):
-    """And never where another file, a task or the inventory does so, or YAML 1.1 reads another."""
-    for name, text in ROLE.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+def write_role(tmp_path: Path, files: Mapping[str, str]) -> Imported:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     (job,) = import_ansible(tmp_path / "tasks" / "main.yml", set())
-    page = " ".join(" ".join(draft.render().split()) for draft in job.drafts)
-    notes = [one.note for one in job.outcomes]
+    return job
+
+
+def show(job: Imported) -> str:
+    return " ".join(" ".join(draft.render().split()) for draft in job.drafts)
+
+
+def test_values_of_a_role_are_used_where_nothing_else_sets_them(tmp_path: Path):
+    """And never where a task or the inventory sets them, or YAML 1.1 reads another value."""
+    job = write_role(tmp_path, ROLE)
+    page, notes = show(job), [one.note for one in job.outcomes]
     assert "Create the directory /srv/www" in page
-    assert "{port}" in page, "vars/Debian.yml may set it"
-    assert any("writes as True or False" in note for note in notes)
-    assert any("loops over values that are not in the file" in note for note in notes)
-    assert "Create the directory /x/{version}" in page, "a task sets it"
-    assert "does no inventory set other values than the defaults of" in page
+    assert "stdin: '8080'" in page, "vars/Debian.yml sets it on Debian"
+    assert "row.line.matches" in page, "and hosts of other systems are refused"
+    assert "on is True" in page, "Ansible reads yes as True"
+    assert any("not in the file, but in an inventory" in note for note in notes)
+    assert "Create the directory /x/2" in page, "a task sets it"
+    assert "does no inventory or play set other values than the defaults of" in page
     assert "place" in next(one.note for one in job.outcomes if one.what == "defaults of the role")
+
+
+SYSTEM = {
+    "tasks/main.yml": "- include_vars: '{{ item }}'\n"
+    "  with_first_found: ['{{ ansible_distribution }}-{{ ansible_distribution_version }}.yml', "
+    "'{{ ansible_os_family }}.yml']\n"
+    "- set_fact: {daemon: '{{ __daemon }}'}\n  when: daemon is not defined\n"
+    "- import_tasks: 'setup-{{ ansible_facts.os_family }}.yml'\n"
+    "- include_tasks: redhat.yml\n  when: ansible_facts['os_family'] == 'RedHat'\n"
+    "- service: {name: '{{ daemon }}', state: started}\n  when: daemon_enabled\n"
+    "- file: {path: /srv/off, state: touch}\n  when: not daemon_enabled\n"
+    "- template: {src: conf.j2, dest: /etc/app.conf}\n  notify: restart app\n",
+    "tasks/setup-Debian.yml": "- package: {name: [ntpsec]}\n",
+    "tasks/redhat.yml": "- file: {path: /srv/redhat, state: touch}\n",
+    "vars/Debian-11.yml": "__daemon: old\n",
+    "vars/Debian.yml": "__daemon: ntpsec\n",
+    "defaults/main.yml": "daemon_enabled: true\nservers: [a, b]\nport: 80\n",
+    "templates/conf.j2": "{# a comment #}\n{% for one in servers %}\nserver {{ one | upper }}\n"
+    "{% endfor %}\n{% if port is defined and tls | default(false) %}\ntls\n{% endif %}\n",
+    "handlers/main.yml": "- name: restart app\n"
+    "  service: {name: '{{ daemon }}', state: restarted}\n"
+    "- name: other\n  service: {name: x, state: restarted}\n",
+}
+
+
+def test_role_is_imported_as_it_runs_on_a_system_and_hosts_of_others_are_refused(tmp_path: Path):
+    job = write_role(tmp_path, SYSTEM)
+    page = show(job)
+    assert "Install the package ntpsec" in page, "of the file that it includes, with apt"
+    assert "/usr/bin/apt-get" in page
+    assert "Start ntpsec" in page, "vars/Debian.yml, since Debian-11.yml is for another version"
+    assert "server A server B" in page, "the template with its loop, and without what is not set"
+    assert "does no inventory or play set tls?" in page
+    assert "Restart ntpsec, since what it reads has changed" in page
+    assert "/srv/redhat" not in page
+    assert "/srv/off" not in page
+    notes = {one.what: one.note for one in job.outcomes}
+    assert "does not run with the values that the files give to daemon_enabled" in notes["file"]
+    assert [one.file for one in job.outcomes if one.what == "package"] == ["setup-Debian.yml"]
+    assert "^VERSION_ID=" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "unlike"),
+    [
+        # A file that may be another one, or is read only sometimes.
+        ("vars/Debian-12.7.yml", "__daemon: new\n", "Start ntpsec"),
+        ("vars/Debian.yml", "__daemon: [a, b]\n", "Start ntpsec"),
+        ("handlers/main.yml", "- name: x\n  set_fact: {daemon: z}\n", "Start ntpsec"),
+        ("tasks/more.yml", "- include_vars: '{{ found.stdout }}.yml'\n", "server A server B"),
+        ("defaults/main.yml", "daemon_enabled: '{{ x.stdout }}'\n", "server A server B"),
+        ("templates/conf.j2", "{% include 'x' %}server A server B", "server A server B"),
+        ("templates/conf.j2", "{{ x.stdout | int }}server A server B", "server A server B"),
+        ("templates/conf.j2", "{{ lookup('file', '/x') }}server A server B", "server A server B"),
+        (
+            "templates/conf.j2",
+            "#jinja2: trim_blocks: False\n{{ port }}server A server B",
+            "server A server B",
+        ),
+    ],
+)
+def test_value_that_a_run_may_change_is_not_taken_for_known(
+    tmp_path: Path, name: str, text: str, unlike: str
+):
+    assert unlike in show(write_role(tmp_path, SYSTEM))
+    again = tmp_path / "again"
+    files = {**SYSTEM, name: text}
+    for each, content in files.items():
+        (again / each).parent.mkdir(parents=True, exist_ok=True)
+        (again / each).write_text(content)
+    (job,) = import_ansible(again / "tasks" / "main.yml", set())
+    assert unlike not in show(job)
+
+
+def test_step_after_what_another_changed_is_needed_exactly_then(tmp_path: Path):
+    tasks = (
+        "- copy: {dest: /etc/app.conf, content: x}\n  register: written\n"
+        "- service: {name: app, state: restarted}\n  when: written is changed\n"
+        "- file: {path: /srv/x, state: directory}\n  when: written.changed\n"
+    )
+    job = write_role(tmp_path, {"tasks/main.yml": tasks})
+    assert [str(one.kind) for one in job.outcomes if not one.is_setting] == [OVER] * 3
+    (draft,) = job.drafts
+    whens = {step["title"]: step["when"] for _, _, step in draft.steps}
+    assert 'content_etc_app_conf == ""' in whens["Restart app, since what it reads has changed"]
+    assert whens["Create the directory /srv/x"].endswith(
+        '&& (!file_srv_x.startsWith("directory,"))'
+    )
+    assert draft.list_questions() == []
+
+
+def test_values_of_an_inventory_come_before_defaults_and_are_not_asked(tmp_path: Path):
+    files = {
+        "roles/web/tasks/main.yml": "- file: {path: '{{ place }}', state: directory}\n"
+        "- group: {name: '{{ item.name }}', system: '{{ item.system | default(omit) }}'}\n"
+        "  loop: '{{ teams }}'\n",
+        "roles/web/defaults/main.yml": "place: /srv/default\nteams: []\n",
+        "site.yml": "- hosts: all\n  become: true\n  roles: [{role: web, tags: x}]\n",
+        "own.yml": "teams: [{name: ops}, {name: db, system: yes}]\nplace: /srv/own\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (plain,) = import_ansible(tmp_path / "site.yml", set())
+    assert "Create the directory /srv/default" in show(plain)
+    assert "TODO: does no inventory or play set other values" in show(plain)
+    target = read_target("debian12", [tmp_path / "own.yml"])
+    (job,) = import_ansible(tmp_path / "site.yml", set(), target=target)
+    page = show(job)
+    assert "Create the directory /srv/own" in page
+    assert "- /usr/sbin/groupadd - ops" in page
+    assert "- /usr/sbin/groupadd - -r - db" in page
+    assert [draft.list_questions() for draft in job.drafts] == [[]]

@@ -1,0 +1,519 @@
+"""Templates of Ansible, filled as far as its files decide them.
+
+A name that no file sets is a value of the request where a template only shows it. Where a template
+asks for it, it is taken as not set, as a default is taken, and the draft asks whether that is so.
+Nothing is looked up, and nothing runs but the expressions, in Jinja's sandbox.
+"""
+
+import base64
+import json
+import os.path
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+from jinja2 import StrictUndefined, TemplateError, TemplateRuntimeError, nodes
+from jinja2.filters import FILTERS
+from jinja2.runtime import Context
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from bot.features.importing.drafts import Unclear
+from bot.features.importing.sources import Plain, as_list, as_mapping, is_list, is_mapping
+
+OMIT = object()
+"""The value of `omit`: an argument that is not given."""
+_KEEPS_TEXT = re.compile(r"\|\s*(string|to_json|to_nice_json)\s*\}\}$")
+_MOST_NESTED = 8
+_FOR_RUN = frozenset({"lookup", "query", "q", "vars", "now", "undef", "loop", "environment"})
+# A name of its own, and neither a fact of a host nor what a loop or the inventory has.
+_SIMPLE = re.compile(r"(?!(?:ansible|group|hostvars|item|omit|role|play)(?:_|s?\b))[A-Za-z_]\w*")
+# What Ansible's configuration has, in lib/ansible/config/base.yml.
+_CONSTANTS = {"omit": OMIT, "ansible_managed": "Ansible managed", "ansible_check_mode": False}
+# Filters of Jinja that Ansible leaves as they are.
+_OF_JINJA = frozenset(
+    {
+        "abs",
+        "capitalize",
+        "count",
+        "dictsort",
+        "first",
+        "indent",
+        "int",
+        "items",
+        "join",
+        "last",
+        "length",
+        "list",
+        "lower",
+        "map",
+        "reject",
+        "rejectattr",
+        "replace",
+        "reverse",
+        "select",
+        "selectattr",
+        "sort",
+        "string",
+        "sum",
+        "title",
+        "trim",
+        "upper",
+        "wordcount",
+    }
+)
+_METHODS = frozenset(
+    {
+        "split",
+        "startswith",
+        "endswith",
+        "get",
+        "keys",
+        "values",
+        "items",
+        "lower",
+        "upper",
+        "strip",
+        "rstrip",
+        "lstrip",
+        "splitlines",
+    }
+)
+_ODD_NODES = (
+    nodes.Block, nodes.Import, nodes.FromImport, nodes.Include, nodes.Extends, nodes.Macro,
+    nodes.CallBlock, nodes.Mul, nodes.Pow,
+)  # fmt: skip
+
+
+class _NotKnownError(TemplateRuntimeError):
+    """What the files do not decide. No ValueError, which the filters of Jinja take for a 0."""
+
+
+class _Unset(StrictUndefined):
+    """A variable that no file sets."""
+
+    variable = ""
+
+
+class _Unknown(StrictUndefined):
+    """What only a run knows: any use of it is unclear."""
+
+
+class Facts(dict[str, Any]):
+    """The facts of the hosts that a draft is for; each that is used is noted."""
+
+    def __init__(self, facts: Mapping[str, str], *, is_pattern: bool = False) -> None:
+        """is_pattern: whether a fact that is not known is *, for the names of files."""
+        super().__init__(facts)
+        self.used = set[str]()
+        self.is_pattern = is_pattern
+
+    def has(self, key: str) -> bool:
+        return self.is_pattern or super().__contains__(key)
+
+    def __getitem__(self, key: str) -> Any:
+        if not self.has(key):
+            raise _NotKnownError(f"it depends on the fact {key} of a host")
+        self.used.add(key)
+        major = super().get("distribution_major_version", "")
+        return super().get(key, f"{major}*" if key == "distribution_version" else "*")
+
+    def get(self, key: str, default: Any = None) -> Any:  # noqa: ARG002 - as of any mapping
+        return self[key]
+
+    def __contains__(self, key: object) -> bool:
+        raise _NotKnownError("it asks which facts there are")
+
+
+@dataclass
+class Scope:
+    """What the templates of one task see.
+
+    A value is as its file has it, and may be a template itself.
+    """
+
+    known: Mapping[str, Any]
+    facts: Facts
+    assigned: frozenset[str] = frozenset()
+    """What only a run sets."""
+    is_open: bool = False
+    """Whether there are files of variables that were not read."""
+    own: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The variables of the task."""
+    items: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Those of its loop, which are filled already."""
+    used: set[str] = field(default_factory=set[str])
+    """The names of `known` that were used."""
+    assumed: set[str] = field(default_factory=set[str])
+    """The names that were taken as not set."""
+    show_unset: Callable[[str, str | None], str] | None = None
+    """Returns what stands for a value of the request, by its name and default. Raises Unclear."""
+    _nested: int = 0
+
+    def fill_file(self, content: str, *, lstrip: bool) -> str:
+        """Return the content of a file of a template. Raises Unclear."""
+        if not _is_template(content):
+            return content
+        # As an expression, it would have another type than text.
+        marks = self.show_unset is not None
+        return str(self._render(content, marks=marks, lstrip=lstrip, is_file=True))
+
+    def fill(self, value: Any) -> Any:
+        """Return an argument with its templates filled. Raises Unclear."""
+        if is_list(value):
+            filled = [self.fill(each) for each in as_list(value)]
+            return [each for each in filled if each is not OMIT]
+        if is_mapping(value):
+            pairs = {key: self.fill(each) for key, each in as_mapping(value).items()}
+            return {key: each for key, each in pairs.items() if each is not OMIT}
+        if not isinstance(value, str) or not _is_template(value):
+            return value
+        return self._render(value, marks=self.show_unset is not None)
+
+    def evaluate(self, value: Any) -> Any:
+        """Return a value of a variable: without those of a request. Raises Unclear."""
+        if is_list(value):
+            return [self.evaluate(each) for each in as_list(value)]
+        if is_mapping(value):
+            return {key: self.evaluate(each) for key, each in as_mapping(value).items()}
+        if isinstance(value, Plain):
+            return value.read()
+        if not isinstance(value, str) or not _is_template(value):
+            return value
+        return self._render(value, marks=False)
+
+    def decide(self, condition: str) -> bool:
+        """Return whether a condition holds. Raises Unclear."""
+        found = self._render(f"{{{{ {condition} }}}}", marks=False)
+        if not isinstance(found, bool):
+            raise Unclear(f"{condition[:80]} is neither yes nor no")
+        return found
+
+    def judge(self, conditions: Sequence[str]) -> tuple[set[str] | None, list[str]]:
+        """Return what keeps a task from running, and the conditions that the files do not decide.
+
+        The former are the names of variables, none for a fact of the hosts; None if it may run.
+        """
+        still_open = list[str]()
+        for each in conditions:
+            trial = replace(self, used=set(), assumed=set())
+            try:
+                holds = trial.decide(each)
+            except Unclear:
+                still_open.append(each)
+                continue
+            if not holds and trial.assumed:
+                # Nothing says that it does not hold.
+                still_open.append(each)
+                continue
+            self.used |= trial.used
+            self.assumed |= trial.assumed
+            if not holds:
+                return trial.used, []
+        return None, still_open
+
+    def resolve(self, name: str) -> Any:
+        """Return the value of a name, as templates see it."""
+        if name in self.items:
+            return self.items[name]
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        fact = name.removeprefix("ansible_")
+        if fact != name and (fact == "facts" or self.facts.has(fact)):
+            return self.facts if fact == "facts" else self.facts[fact]
+        for values in (self.own, self.known):
+            if name in values:
+                return self._resolve_nested(name, values[name])
+        reason = "it computes a value: "
+        if name in self.assigned or not is_simple(name):
+            return _Unknown(hint=f"{reason}{name} is known only in a run", exc=_NotKnownError)
+        unset = _Unset(hint=f"{reason}no file sets {name}", exc=_NotKnownError)
+        unset.variable = name
+        return unset
+
+    def _resolve_nested(self, name: str, raw: Any) -> Any:
+        if self._nested > _MOST_NESTED:
+            return _Unknown(hint=f"{name} refers to itself", exc=_NotKnownError)
+        self._nested += 1
+        try:
+            found = self.evaluate(raw)
+        except Unclear as unclear:
+            return _Unknown(hint=f"it computes a value: {name}: {unclear}", exc=_NotKnownError)
+        finally:
+            self._nested -= 1
+        self.used.add(name)
+        return found
+
+    def _render(
+        self, text: str, *, marks: bool, lstrip: bool = False, is_file: bool = False
+    ) -> Any:
+        if text.startswith("#jinja2:"):
+            raise Unclear("its template sets how it is read")
+        shown = list[Any]()
+        environment = _Environment(self, lstrip=lstrip)
+        try:
+            tree = environment.parse(text)
+            _refuse_odd_nodes(tree)
+            if marks:
+                self._show_unset(tree)
+            is_whole = _is_expression(tree) and not text.endswith("\n")
+
+            def show(value: Any) -> str:
+                shown.append(value)
+                return "" if is_whole else _show(value)
+
+            environment.finalize = show
+            filled = environment.from_string(tree).render()
+            if not is_whole:
+                # As Ansible does: what ends with a line end still does.
+                missing = _count_line_ends(text) - _count_line_ends(filled)
+                return _refuse_data(text, filled + "\n" * missing, is_file=is_file)
+            return _refuse_data(text, _as_value(shown[-1]), is_file=is_file)
+        except Unclear:
+            raise
+        except _NotKnownError as error:
+            raise Unclear(f"{error}") from None
+        # What an expression of the file may do: divide by zero, call a number, nest too deeply …
+        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError,
+                AttributeError, RecursionError) as error:  # fmt: skip
+            raise Unclear(f"it computes a value: {' '.join(str(error).split())[:120]}") from None
+
+    def _show_unset(self, tree: nodes.Template) -> None:
+        """Have values of the request stand where a template only shows them."""
+        inner = {one.name for one in tree.find_all(nodes.Name) if one.ctx != "load"}
+        for output in tree.find_all(nodes.Output):
+            output.nodes = [self._replace(each, inner) for each in output.nodes]
+
+    def _replace(self, node: nodes.Expr, inner: set[str]) -> nodes.Expr:
+        default: str | None = None
+        name = node
+        if (
+            isinstance(node, nodes.Filter)
+            and node.name in ("default", "d")
+            and len(node.args) == 1
+            and isinstance(node.args[0], nodes.Const)
+            and str(node.args[0].value)
+        ):
+            name, default = node.node, str(node.args[0].value)
+        if not isinstance(name, nodes.Name) or name.name in inner or self.show_unset is None:
+            return node
+        found = self.resolve(name.name)
+        if not isinstance(found, StrictUndefined):
+            return node
+        if name.name in self.items or name.name in _FOR_RUN:
+            return node
+        return nodes.Const(self.show_unset(name.name, default), lineno=node.lineno)
+
+
+def split_and(condition: str) -> list[str]:
+    """Return the parts of a condition that all have to hold."""
+    bare = re.sub(r"'[^']*'|\"[^\"]*\"|\([^()]*\)", lambda one: "x" * len(one[0]), condition)
+    if re.search(r"\b(or|if|else)\b|[(){}]", bare):
+        return [condition]
+    places = [0, *(at for one in re.finditer(r"\s+and\s+", bare) for at in one.span()), len(bare)]
+    return [condition[start:end] for start, end in zip(places[::2], places[1::2], strict=True)]
+
+
+def is_simple(name: str) -> bool:
+    """Return whether a name may be one of a variable that an inventory sets."""
+    return name not in _FOR_RUN and _SIMPLE.fullmatch(name) is not None
+
+
+def _is_template(text: str) -> bool:
+    return "{{" in text or "{%" in text or "{#" in text
+
+
+def _is_expression(tree: nodes.Template) -> bool:
+    """Return whether a template is one expression, so that its value is no text."""
+    if len(tree.body) != 1 or not isinstance(tree.body[0], nodes.Output):
+        return False
+    parts = tree.body[0].nodes
+    return len(parts) == 1 and not isinstance(parts[0], nodes.TemplateData)
+
+
+def _refuse_odd_nodes(tree: nodes.Template) -> None:
+    if odd := next(iter(tree.find_all(_ODD_NODES)), None):
+        raise Unclear(f"its template has {type(odd).__name__.lower()}, which is not read")
+    for call in tree.find_all(nodes.Call):
+        if not isinstance(call.node, nodes.Getattr) or call.node.attr not in _METHODS:
+            raise Unclear("it computes a value by what only a run knows")
+    for outer in tree.find_all(nodes.For):
+        if any(list(one.find_all(nodes.For)) for one in _list_inner(outer)):
+            raise Unclear("its template has loops in loops in loops")
+
+
+def _list_inner(loop: nodes.For) -> list[nodes.For]:
+    return [one for one in loop.find_all(nodes.For) if one is not loop]
+
+
+def _show(value: Any) -> str:
+    """Return a value within a text, as Ansible writes it."""
+    if isinstance(value, StrictUndefined):
+        return str(value)
+    if not isinstance(value, str | int):
+        raise Unclear("it has a list, a mapping or nothing within a text")
+    return str(value)
+
+
+def _as_value(value: Any) -> Any:
+    """Return what an expression gave, as plain data."""
+    if isinstance(value, StrictUndefined):
+        return str(value)
+    if value is OMIT or isinstance(value, str | int):
+        return value
+    if is_mapping(value):
+        return {str(key): _as_value(each) for key, each in as_mapping(value).items()}
+    if value is None or isinstance(value, float | Facts):
+        raise Unclear("it computes a value that is neither a text nor a whole number")
+    return [_as_value(each) for each in value]
+
+
+def _count_line_ends(text: str) -> int:
+    return len(text) - len(text.rstrip("\n"))
+
+
+def _refuse_data(text: str, filled: Any, *, is_file: bool) -> Any:
+    """Return a value, unless Ansible takes a text for a list or a mapping."""
+    is_data = isinstance(filled, str) and filled.lstrip()[:1] in ("{", "[")
+    if is_data and not is_file and not _KEEPS_TEXT.search(text):
+        raise Unclear("it is a text that Ansible takes for a list or a mapping")
+    return filled
+
+
+class _Context(Context):
+    def resolve_or_missing(self, key: str) -> Any:
+        return cast("_Environment", self.environment).scope.resolve(key)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Jinja as Ansible configures it, with the filters whose meaning is exact."""
+
+    context_class = _Context
+
+    def __init__(self, scope: Scope, *, lstrip: bool) -> None:
+        super().__init__(
+            trim_blocks=True,
+            lstrip_blocks=lstrip,
+            undefined=StrictUndefined,
+            optimized=False,
+        )
+        self.scope = scope
+        self.globals.clear()
+        plain = {name: each for name, each in FILTERS.items() if name in _OF_JINJA}
+        self.filters = {**plain, **_FILTERS, "default": self._default, "d": self._default}
+        self.tests |= {"defined": self._is_defined, "undefined": self._is_undefined}
+
+    def _default(self, value: Any, other: Any = "", boolean: Any = False) -> Any:  # noqa: FBT002 - Jinja calls it so
+        if self._is_defined(value) and (value or not boolean):
+            return value
+        return other
+
+    def _is_defined(self, value: Any) -> bool:
+        if isinstance(value, _Unknown):
+            str(value)
+        if isinstance(value, _Unset):
+            if self.scope.is_open:
+                raise _NotKnownError(f"a file that is not read may set {value.variable}")
+            self.scope.assumed.add(value.variable)
+        return not isinstance(value, StrictUndefined)
+
+    def _is_undefined(self, value: Any) -> bool:
+        return not self._is_defined(value)
+
+
+def _read_flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if not isinstance(value, str | int):
+        raise Unclear("it takes for yes or no what is neither")
+    return str(value).lower() in ("yes", "on", "1", "true")
+
+
+def _flatten(value: Any) -> list[Any]:
+    if not is_list(value):
+        return [value]
+    return [part for each in as_list(value) for part in _flatten(each)]
+
+
+def _unique(value: Sequence[Any]) -> list[Any]:
+    return [each for at, each in enumerate(value) if each not in value[:at]]
+
+
+def _combine(first: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
+    joined = dict(first)
+    for other in others:
+        joined |= other
+    return joined
+
+
+def _comment(value: Any, style: str = "plain") -> str:
+    text = _as_text(value)
+    sign = {"plain": "#", "erlang": "%", "c": "//"}[style]
+    lines = "\n".join(f"{sign} {one}" for one in text.split("\n"))
+    return f"{sign}\n{lines}\n{sign}"
+
+
+def _choose(value: Any, yes: Any, no: Any) -> Any:
+    return yes if value else no
+
+
+def _to_items(value: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{"key": key, "value": value[key]} for key in value]
+
+
+def _to_json(value: Any) -> str:
+    return json.dumps(_as_value(value))
+
+
+def _to_nice_json(value: Any) -> str:
+    return json.dumps(_as_value(value), sort_keys=True, indent=4, separators=(",", ": "))
+
+
+def _replace_pattern(text: Any, pattern: str, new: str) -> str:
+    return re.sub(pattern, new, _as_text(text))
+
+
+def _get_basename(path: Any) -> str:
+    return os.path.basename(_as_text(path))  # noqa: PTH119 - as Ansible does
+
+
+def _get_dirname(path: Any) -> str:
+    return os.path.dirname(_as_text(path))  # noqa: PTH120 - as Ansible does
+
+
+def _quote(text: Any) -> str:
+    return shlex.quote(_as_text(text))
+
+
+def _encode(text: Any) -> str:
+    return base64.b64encode(_as_text(text).encode()).decode()
+
+
+def _decode(text: Any) -> str:
+    return base64.b64decode(_as_text(text)).decode()
+
+
+def _as_text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Unclear("it takes for a text what is none")
+    return value
+
+
+_FILTERS: Mapping[str, Callable[..., Any]] = {
+    "bool": _read_flag,
+    "flatten": _flatten,
+    "unique": _unique,
+    "combine": _combine,
+    "ternary": _choose,
+    "basename": _get_basename,
+    "dirname": _get_dirname,
+    "quote": _quote,
+    "comment": _comment,
+    "b64encode": _encode,
+    "b64decode": _decode,
+    "dict2items": _to_items,
+    "regex_replace": _replace_pattern,
+    "to_json": _to_json,
+    "to_nice_json": _to_nice_json,
+}
