@@ -75,7 +75,7 @@ _SETTINGS: Mapping[str, str] = {
     "serial": "a request for several hosts is one for each",
     "connection": "Keyturn reaches hosts by SSH: request it for the host that is meant",
 }
-_FOR_OTHERS = "it is for other systems, and changes nothing on these hosts"
+_FOR_OTHERS = "it changes nothing on these hosts: its condition fails on all of them"
 _NOT_RUN = "it does not run with the values that the files give to"
 _FURTHER = frozenset(
     ["include", "include_tasks", "import_tasks", "include_role", "import_role", "import_playbook"]
@@ -607,7 +607,7 @@ def _carry_tasks(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
     if not tasks or all(map(_changes_nothing, tasks)):
         reason = "it only reads, and its result is used by other tasks"
         play.pages.leave_out(origin, reason if tasks else "it loops over no values")
-    elif module in ("assert", "fail"):
+    elif module in ("assert", "fail") or _ends_play(module, tasks[0]):
         _refuse(play, origin, tasks[0])
     elif module in _NO_CHANGE:
         play.pages.leave_out(origin, _NO_CHANGE[module])
@@ -631,6 +631,10 @@ def _carry_meaning(play: _Play, origin: Origin, module: str, tasks: Sequence[_Ta
         play.pages.add_outcome(Kind.TYPED, origin, note)
     else:
         _carry_typed(play, origin, module, tasks)
+
+
+def _ends_play(module: str, task: _Task) -> bool:
+    return module == "meta" and str(task.given.get("_", "")).startswith("end_")
 
 
 def _refuse(play: _Play, origin: Origin, task: _Task) -> None:

@@ -185,6 +185,8 @@ class Scope:
 
     def decide(self, condition: str) -> bool:
         """Return whether a condition holds. Raises Unclear."""
+        if _is_template(condition):
+            raise Unclear("its condition is a template, which may become another one")
         found = self._render(f"{{{{ {condition} }}}}", marks=False)
         if not isinstance(found, bool):
             raise Unclear(f"{condition[:80]} is neither yes nor no")

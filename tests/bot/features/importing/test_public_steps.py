@@ -118,7 +118,8 @@ TASKS = [
     # viasite-ansible/ansible-role-zsh, MIT
     ("git: {repo: 'https://github.com/zsh-users/antigen.git', dest: /opt/a}", OUT, "git has no"),
     # cloudalchemy/ansible-node-exporter, MIT
-    ("{fail: {msg: only systemd}, when: ansible_service_mgr != 'systemd'}", OUT, "other systems"),
+    ("{fail: {msg: only systemd}, when: ansible_service_mgr != 'systemd'}", OUT, "fails on all"),
+    ("{meta: end_host, when: found.stat.exists}", OUT, "`refuse`"),
     ("{fail: {msg: a socket}, when: found.stat.exists}", OUT, "`refuse`"),
 ]
 LINES = [
