@@ -82,7 +82,7 @@ _METHODS = frozenset(
 )
 _ODD_NODES = (
     nodes.Block, nodes.Import, nodes.FromImport, nodes.Include, nodes.Extends, nodes.Macro,
-    nodes.CallBlock, nodes.Mul, nodes.Pow,
+    nodes.CallBlock, nodes.Mul, nodes.Pow, nodes.Mod,
 )  # fmt: skip
 
 

@@ -329,6 +329,9 @@ CLEAR = "no question"
         ('{tasks: [{copy: {dest: /a/b, content: \'{"a": "{{ e }}"}\'}}]}', "a list or a mapping"),
         ("{tasks: [{copy: {dest: /a/b, content: \"{{ 'a' * 9 }}\"}}]}", "has mul"),
         ("{tasks: [{copy: {dest: /a/b, content: \"{{ ''.__class__ }}\"}}]}", "computes a value"),
+        # What would take all memory.
+        ("{tasks: [{copy: {dest: /a/b, content: \"{{ '%99999999999d' % 1 }}\"}}]}", "has mod"),
+        ("{tasks: [{copy: {dest: /a/b, content: \"{{ 'a' * 99999999999 }}\"}}]}", "has mul"),
         ("{tasks: [{include_tasks: ../../../etc/passwd}]}", "includes another file"),
         ("{tasks: [{include_role: {name: ../../etc}}]}", "includes another file"),
         ("{tasks: [{loop: [[a]], apt: 'name={{ item }}'}]}", CLEAR),
