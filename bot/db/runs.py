@@ -50,7 +50,6 @@ REPORT = TypeAdapter(Report)
 _ORIGIN = TypeAdapter(RequestOrigin)
 _REQUIREMENTS = TypeAdapter(ApprovalRequirements)
 _RUN = tables.run.c
-# The database assigns the number.
 
 
 @dataclass(frozen=True)
