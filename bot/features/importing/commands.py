@@ -35,7 +35,8 @@ _system_option = click.option(
     type=click.Choice(_SYSTEMS.split()),
     default="debian12",
     show_default=True,
-    help="What the hosts are: drafts refuse others, if it matters.",
+    metavar="SYSTEM",
+    help=f"What the hosts are: drafts refuse others, if it matters. One of {_SYSTEMS}.",
 )
 _vars_option = click.option(
     "--vars",

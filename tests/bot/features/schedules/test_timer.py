@@ -18,7 +18,7 @@ from tests.slack_emulator.serving import wait_until
 from tests.toy import ShowSwitches
 
 HOURLY = ScheduleTiming("hourly", parse_cron("0 * * * *", "UTC"))
-DAILY = ScheduleTiming("daily", parse_cron("30 3 * * *", "UTC"))
+DAILY = ScheduleTiming("daily", parse_cron("0 3 * * *", "UTC"))
 
 
 def _start_hourly(harness: Harness) -> Schedule:
