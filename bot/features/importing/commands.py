@@ -27,16 +27,16 @@ _directory_option = click.option(
 )
 
 
-_SYSTEMS = (
+SYSTEM_NAMES = (
     "almalinux8 almalinux9 debian12 debian13 rhel8 rhel9 rocky8 rocky9 ubuntu22.04 ubuntu24.04"
 )
 _system_option = click.option(
     "--system",
-    type=click.Choice(_SYSTEMS.split()),
+    type=click.Choice(SYSTEM_NAMES.split()),
     default="debian12",
     show_default=True,
     metavar="SYSTEM",
-    help=f"What the hosts are: drafts refuse others, if it matters. One of {_SYSTEMS}.",
+    help=f"What the hosts are: drafts refuse others, if it matters. One of {SYSTEM_NAMES}.",
 )
 _vars_option = click.option(
     "--vars",

@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from bot.features.importing.ansible import import_ansible
+from bot.features.importing.commands import SYSTEM_NAMES
 from bot.features.importing.drafts import Draft, Origin
 from bot.features.importing.pages import Imported
 from bot.features.importing.rundeck import import_rundeck
 from bot.features.importing.semaphore import import_semaphore
 from bot.features.importing.shell_lines import carry_blind
 from bot.features.importing.sources import MAX_BYTES, SourceError, as_list, as_mapping
+from bot.features.importing.systems import SYSTEMS
 from runbooks._declared import parse_page
 from runbooks._declared_yaml import read_document
 from tests.cli_process import Typed, run_command
@@ -87,6 +89,11 @@ def list_became(job: Imported) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "text"), [("jobs.yaml", YAML_JOB), ("jobs.xml", XML_JOB)])
+def test_systems_of_the_command_are_those_that_are_known():
+    """The command names them itself, so that its help loads no templates."""
+    assert SYSTEM_NAMES.split() == sorted(SYSTEMS)
+
+
 def test_both_formats_of_rundeck_are_carried_over_alike(tmp_path: Path, name: str, text: str):
     (job,) = import_rundeck(Path(write(tmp_path, text, name)), set())
     assert list_became(job) == [
