@@ -89,11 +89,6 @@ def list_became(job: Imported) -> list[str]:
 
 
 @pytest.mark.parametrize(("name", "text"), [("jobs.yaml", YAML_JOB), ("jobs.xml", XML_JOB)])
-def test_systems_of_the_command_are_those_that_are_known():
-    """The command names them itself, so that its help loads no templates."""
-    assert SYSTEM_NAMES.split() == sorted(SYSTEMS)
-
-
 def test_both_formats_of_rundeck_are_carried_over_alike(tmp_path: Path, name: str, text: str):
     (job,) = import_rundeck(Path(write(tmp_path, text, name)), set())
     assert list_became(job) == [
@@ -509,3 +504,8 @@ def test_odd_files_get_a_sentence_or_a_draft_that_says_what_is_open(tmp_path: Pa
         # Its format is valid, so that it keeps no service from starting.
         parse_page(draft.render().encode())
         assert draft.list_questions()
+
+
+def test_systems_of_the_command_are_those_that_are_known():
+    """The command names them itself, so that its help loads no templates."""
+    assert SYSTEM_NAMES.split() == sorted(SYSTEMS)
