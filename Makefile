@@ -201,8 +201,8 @@ conformance: setup ## Have litewitness (torchwood) and fsck (Tessera) judge a lo
 # every step, Ansible's role sets up 300 hosts that one list enrols, each feature is deleted in a copy
 # in which the tests of all else run, each script of a probation is killed after each command in
 # each shell, every way is tried to change an enrolled host and every hostile text on every page, the
-# API gets every value of note, pages of runs of every kind, of every state and of nothing yet are
-# rendered light and dark at every width and judged by axe, contrast too, and all without scripts.
+# API gets every value of note, and pages of runs of every kind, of every state and of nothing yet
+# are rendered light and dark at every width and judged by axe, contrast too.
 # It takes about 50 minutes on two cores, and prints a summary at the end.
 CHAOS ?= 1000
 
