@@ -190,7 +190,7 @@ def import_ansible(
         for at, one in enumerate(as_list(items))
         if "hosts" in one or "import_playbook" in one
     ]
-    title = name or file.stem.replace("main", file.absolute().parent.parent.name)
+    title = name or (file.absolute().parent.parent.name if file.stem == "main" else file.stem)
     if not plays:
         return [_import_tasks(file, document, title, items, target).finish(taken)]
     found: list[Imported] = []

@@ -310,3 +310,12 @@ def test_values_of_an_inventory_come_before_defaults_and_are_not_asked(tmp_path:
     assert "- /usr/sbin/groupadd - ops" in page
     assert "- /usr/sbin/groupadd - -r - db" in page
     assert [draft.list_questions() for draft in job.drafts] == [[]]
+
+
+@pytest.mark.parametrize(("name", "words"), [("main", "web"), ("maintain", "maintain")])
+def test_tasks_of_a_role_have_its_name(tmp_path: Path, name: str, words: str):
+    file = tmp_path / "web" / "tasks" / f"{name}.yml"
+    file.parent.mkdir(parents=True)
+    file.write_text("- file: {path: /srv/a, state: directory}\n")
+    [job] = import_ansible(file, set())
+    assert job.name == words
