@@ -94,7 +94,8 @@ _OF_INCLUDE = frozenset(
      "become", "notify"}
 )  # fmt: skip
 _OF_ROLE = frozenset({"name", "tags", "when", "vars", "become", "notify"})
-_MOST_INCLUDED = 5
+_MOST_NESTED = 5
+_MOST_INCLUDED = 300
 # After all lines.
 _LAST = 10**9
 # Modules whose files belong to who runs them.
@@ -133,8 +134,10 @@ class _Play:
     """As `notified`, by the variable that says whether a task changed something."""
     roles: "list[_Play]" = field(default_factory=list["_Play"])
     """The roles whose tasks were imported, and whose handlers are at the end."""
-    depth: int = 0
-    """How many files include this one."""
+    around: tuple[Path, ...] = ()
+    """The files that include this one, the outermost first."""
+    included: list[Path] = field(default_factory=list[Path])
+    """Every file that was included so far, by any."""
     items: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Those of the loops over files that include this one."""
     common: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -314,7 +317,11 @@ def _import_task(play: _Play, document: Document, path: KeyPath, raw: dict[str, 
         names = ", ".join(sorted(failed_by))
         play.pages.leave_out(origin, f"{_NOT_RUN} {names}" if names else _FOR_OTHERS)
         return
-    if short in _FURTHER and play.depth < _MOST_INCLUDED and _include(play, origin, module, raw):
+    if (
+        short in _FURTHER
+        and len(play.around) < _MOST_NESTED
+        and _include(play, origin, module, raw)
+    ):
         return
     try:
         made = [_make_task(play, line, name, module, raw, item) for item in _list_items(play, raw)]
@@ -350,7 +357,7 @@ def _include(play: _Play, origin: Origin, module: str, raw: Mapping[str, Any]) -
     except (Unclear, SourceError):
         return False
     for values, file, document in found:
-        inside = replace(play, file=file, items=values, depth=play.depth + 1)
+        inside = replace(play, file=file, items=values, around=(*play.around, play.file))
         _import_inside(inside, origin, raw, document)
     reason = f"its tasks are here in its place: {', '.join(one.name for _, one, _ in found)}"
     play.pages.leave_out(origin, reason, is_setting=True)
@@ -375,6 +382,8 @@ def _list_included(
         file = find_file(plain, module, folder, scope, place)
         if file is None:
             raise Unclear("it is not known which file it includes")
+        if _includes_itself(play, file):
+            raise Unclear("it includes itself, as often as only a run knows")
         _note_use(play, scope)
         document = read_yaml(file, read_bytes(file))
         if not is_list_of_mappings(document.data):
@@ -383,10 +392,20 @@ def _list_included(
     return found
 
 
+def _includes_itself(play: _Play, file: Path) -> bool:
+    return any(file.samefile(one) for one in (play.file, *play.around))
+
+
 def _import_inside(
     inside: _Play, origin: Origin, raw: Mapping[str, Any], document: Document
 ) -> None:
-    """Import the tasks of a file in the place of a task or a role."""
+    """Import the tasks of a file in the place of a task or a role. Raises SourceError."""
+    inside.included.append(inside.file)
+    if len(inside.included) > _MOST_INCLUDED:
+        raise SourceError(
+            f"{inside.around[0]}: includes more than {_MOST_INCLUDED} files: "
+            "import them one by one"
+        )
     inside.pages.within.append(origin.line)
     for at, each in enumerate(as_list(document.data)):
         _import_task(inside, document, (at,), _inherit(raw, each))
@@ -422,9 +441,11 @@ def _import_role(
         for one in names
         if is_file_within(each / name / "tasks" / one, each)
     ]
-    if not files or play.depth >= _MOST_INCLUDED or "{{" in name + part:
+    if not files or len(play.around) >= _MOST_NESTED or "{{" in name + part:
         return False
     _, file = files[0]
+    if _includes_itself(play, file):
+        return False
     try:
         document = read_yaml(file, read_bytes(file))
     except SourceError:
@@ -448,7 +469,7 @@ def _import_role(
         one: value for one, value in variables.known.items() if one not in variables.assigned
     }
     play.defaults |= variables.defaults
-    inside = replace(play, file=file, variables=variables, depth=play.depth + 1)
+    inside = replace(play, file=file, variables=variables, around=(*play.around, play.file))
     play.roles.append(inside)
     _import_inside(inside, origin, raw, document)
     play.pages.leave_out(origin, f"its tasks are here: the role {name}", is_setting=True)

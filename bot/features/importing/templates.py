@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from jinja2 import StrictUndefined, TemplateError, TemplateRuntimeError, nodes
-from jinja2.filters import FILTERS
+from jinja2.filters import FILTERS, do_indent
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -26,6 +26,7 @@ OMIT = object()
 """The value of `omit`: an argument that is not given."""
 _KEEPS_TEXT = re.compile(r"\|\s*(string|to_json|to_nice_json)\s*\}\}$")
 _MOST_NESTED = 8
+_MOST_MATCHED, _MOST_INDENTED = 300, 100
 _FOR_RUN = frozenset({"lookup", "query", "q", "vars", "now", "undef", "loop", "environment"})
 # A name of its own, and neither a fact of a host nor what a loop or the inventory has.
 _SIMPLE = re.compile(r"(?!(?:ansible|group|hostvars|item|omit|role|play)(?:_|s?\b))[A-Za-z_]\w*")
@@ -39,7 +40,6 @@ _OF_JINJA = frozenset(
         "count",
         "dictsort",
         "first",
-        "indent",
         "int",
         "items",
         "join",
@@ -473,7 +473,21 @@ def _to_nice_json(value: Any) -> str:
 
 
 def _replace_pattern(text: Any, pattern: str, new: str) -> str:
-    return re.sub(pattern, new, _as_text(text))
+    """Replace by a pattern, unless it may take long: by the text, and what repeats in it."""
+    text = _as_text(text)
+    repeats = re.findall(r"[*+?{]", pattern)
+    if len(text) > _MOST_MATCHED or len(repeats) > 2 or re.search(r"\)[*+?{]", pattern):
+        raise Unclear("it replaces by a pattern that may take too long")
+    try:
+        return re.sub(pattern, new, text)
+    except re.error as error:
+        raise Unclear(f"its pattern is none: {error}") from None
+
+
+def _indent(text: Any, width: int = 4, first: Any = False, blank: Any = False) -> str:  # noqa: FBT002 - Jinja calls it so
+    if width > _MOST_INDENTED:
+        raise Unclear(f"it indents by more than {_MOST_INDENTED} columns")
+    return do_indent(_as_text(text), width, first, blank)
 
 
 def _get_basename(path: Any) -> str:
@@ -505,6 +519,7 @@ def _as_text(value: Any) -> str:
 _FILTERS: Mapping[str, Callable[..., Any]] = {
     "bool": _read_flag,
     "flatten": _flatten,
+    "indent": _indent,
     "unique": _unique,
     "combine": _combine,
     "ternary": _choose,

@@ -22,7 +22,6 @@ from bot.features.importing.sources import (
 from bot.features.importing.templates import Facts, Scope, split_and
 
 _ANY, _ANYWHERE, _FILE = "", "/", "."
-_MOST_NESTED = 5
 _FIRST_FOUND = re.compile(
     r"\s*\{\{\s*lookup\(\s*['\"](?:ansible\.builtin\.)?first_found['\"]\s*,\s*(\w+)\s*\)\s*\}\}\s*"
 )
@@ -135,18 +134,22 @@ def _read(file: Path, place: Path) -> object:
         return {"include_vars": str(file)}
 
 
-def _list_sure(tasks: object, role: Path | None, scope: Scope, depth: int = 0) -> list[object]:
+def _list_sure(tasks: object, role: Path | None, scope: Scope) -> list[object]:
     """Return the lists of tasks that always run: those of a role begin with its main.yml."""
-    found = [tasks]
-    if role and not depth:
-        found += [_read(one, role) for one in _list_main(role / "tasks")]
-    for raw in [as_mapping(one) for each in found for one in as_list(each)]:
-        for key in raw:
-            short = str(key).rpartition(".")[2]
-            if short not in ("include_tasks", "import_tasks") or depth > _MOST_NESTED or not role:
-                continue
-            if _is_sure(raw, str(key), scope) and (file := find_file(raw, str(key), role, scope)):
-                found += _list_sure(_read(file, role), role, scope, depth + 1)
+    if role is None:
+        return [tasks]
+    found = [tasks, *(_read(one, role) for one in _list_main(role / "tasks"))]
+    files = set[Path]()
+    # It grows by each file that is included.
+    for each in found:
+        for raw in map(as_mapping, as_list(each)):
+            for key in raw:
+                if str(key).rpartition(".")[2] not in ("include_tasks", "import_tasks"):
+                    continue
+                file = _is_sure(raw, str(key), scope) and find_file(raw, str(key), role, scope)
+                if file and file not in files:
+                    files.add(file)
+                    found.append(_read(file, role))
     return found
 
 

@@ -13,6 +13,7 @@ import pytest
 from bot.features.importing.ansible import import_ansible, read_target
 from bot.features.importing.pages import Imported
 from bot.features.importing.rundeck import import_rundeck
+from bot.features.importing.sources import SourceError
 
 OVER, BLIND, OUT = "carried over", "blind", "left out"
 
@@ -319,3 +320,31 @@ def test_tasks_of_a_role_have_its_name(tmp_path: Path, name: str, words: str):
     file.write_text("- file: {path: /srv/a, state: directory}\n")
     [job] = import_ansible(file, set())
     assert job.name == words
+
+
+def test_file_that_includes_itself_is_read_once(tmp_path: Path):
+    job = write_role(tmp_path, {"tasks/main.yml": "- include_tasks: main.yml\n" * 20})
+    assert len(job.outcomes) < 50
+
+
+def test_import_of_too_many_files_ends_with_a_sentence(tmp_path: Path):
+    files = {
+        f"tasks/{name}.yml": f"- include_tasks: {inner}.yml\n" * 20
+        for name, inner in zip(("main", *"abc"), "abcd", strict=True)
+    }
+    with pytest.raises(SourceError, match=r"includes more than 300 files: import them one by one"):
+        write_role(tmp_path, {**files, "tasks/d.yml": "- file: {path: /srv/a, state: touch}\n"})
+
+
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa!' | regex_replace('(a+)+$', '')", "take too long"),
+        ("'a' | regex_replace('(', '')", "its pattern is none"),
+        ("'a' | indent(99999999999)", "more than 100 columns"),
+    ],
+)
+def test_expression_that_takes_too_much_is_left_out(tmp_path: Path, expression: str, reason: str):
+    task = f'- copy: {{dest: /a/b, content: "{{{{ {expression} }}}}"}}\n'
+    job = write_role(tmp_path, {"tasks/main.yml": task})
+    assert any(reason in one.note for one in job.outcomes)
