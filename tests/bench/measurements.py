@@ -50,8 +50,8 @@ class Figure:
         value = self.value / divisors.get(self.unit, 1)
         if self.limit is None:
             return replace(self, value=value)
-        met = value <= self.limit if self.below else value >= self.limit
-        return replace(self, value=value, met=met)
+        judge = set_maximum if self.below else set_minimum
+        return judge(self.limit, self.what, value, self.unit, self.raw)
 
     def of(self, whose: str) -> "Figure":
         """Return it with the name of what it was measured on."""

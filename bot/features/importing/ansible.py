@@ -329,7 +329,7 @@ def _import_task(play: _Play, document: Document, path: KeyPath, raw: dict[str, 
     except Unclear as unclear:
         _import_unclear(play, origin, module, str(unclear))
         return
-    _carry_tasks(play, origin, module.rpartition(".")[2], tasks)
+    _carry_tasks(play, origin, short, tasks)
 
 
 def _import_block(play: _Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:
@@ -372,7 +372,7 @@ def _list_included(
     Raises Unclear and SourceError.
     """
     items = [None] if "with_first_found" in raw else _list_items(play, raw)
-    name = str(as_mapping(raw.get("loop_control")).get("loop_var") or "item")
+    name = _name_item(raw)
     plain = {key: raw[key] for key in raw.keys() - {"loop", "with_items", "loop_control"}}
     folder, place = find_folder(play.file), play.file.absolute().parent
     found: list[tuple[Mapping[str, Any], Path, Document]] = []
@@ -548,6 +548,11 @@ def _list_items(play: _Play, raw: Mapping[str, Any]) -> list[object]:
     return items
 
 
+def _name_item(raw: Mapping[str, Any]) -> str:
+    """Return the name of the variable that a loop sets."""
+    return str(as_mapping(raw.get("loop_control")).get("loop_var") or "item")
+
+
 def _split_items(loop: str, value: object) -> list[object]:
     """Return what a loop goes through. Raises Unclear."""
     if loop == "with_dict" and is_mapping(value):
@@ -575,8 +580,7 @@ def _make_task(
     play: _Play, line: int, name: str, module: str, raw: Mapping[str, Any], item: object
 ) -> _Task | None:
     """Return a task with its arguments; None for an item of a loop that it leaves out."""
-    name_of_item = str(as_mapping(raw.get("loop_control")).get("loop_var") or "item")
-    scope = _make_scope(play, raw, {} if item is None else {name_of_item: item})
+    scope = _make_scope(play, raw, {} if item is None else {_name_item(raw): item})
     failed_by, conditions = scope.judge(list_conditions(raw))
     if failed_by is not None:
         _note_use(play, scope)

@@ -82,11 +82,7 @@ def import_playbook(*, file: Path, system: str, values: Sequence[Path], director
 
     For example: keyturn import ansible site.yml
     """
-    from bot.features.importing.ansible import import_ansible, read_target
-
-    _import(
-        directory, lambda taken: import_ansible(file, taken, target=read_target(system, values))
-    )
+    _import_plays(file, system, values, directory)
 
 
 @import_commands.command("awx")
@@ -102,6 +98,10 @@ def import_awx_playbook(
 
     For example: keyturn import awx site.yml
     """
+    _import_plays(file, system, values, directory)
+
+
+def _import_plays(file: Path, system: str, values: Sequence[Path], directory: Path) -> None:
     from bot.features.importing.ansible import import_ansible, read_target
 
     _import(

@@ -200,11 +200,10 @@ def _is_sure(raw: Mapping[str, Any], module: str, scope: Scope, name: str = "") 
         name and raw.keys() & {"loop", "with_first_found", "vars"}
     ):
         return False
-    guards = (_NOT_SET.fullmatch(one) for one in list_conditions(raw))
     parts = [
         one
-        for one, guard in zip(list_conditions(raw), guards, strict=True)
-        if not guard or guard[1] != name
+        for one in list_conditions(raw)
+        if not (guard := _NOT_SET.fullmatch(one)) or guard[1] != name
     ]
     return scope.judge(parts) == (None, [])
 
