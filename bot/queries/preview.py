@@ -9,7 +9,7 @@ from bot.db.database import Transaction
 from bot.db.grants import Grant
 from bot.model.agents import SOURCE, AgentOrigin, get_agent_name, is_agent
 from bot.model.run import RequestOrigin, Run, State
-from bot.policy import Policy
+from bot.policy import Policy, PolicyRequest
 from bot.policy.explain import (
     AreaEvaluation,
     Evaluation,
@@ -90,16 +90,31 @@ def _forecast_area(
             allowed=False, policy_notes=ruling.policy_notes, can_view=area.evaluation.can_view
         )
         return replace(area, evaluation=refused, if_irreversible=None)
-    if not area.evaluation.required_approvals or area.request is None:
+    if area.request is None:
         return area
-    planned = policy.get_request_ruling(area.request)
+    irreversible = area.if_irreversible
+    area = replace(
+        area,
+        evaluation=_add_delegates(tx, policy, area.request, area.evaluation),
+        if_irreversible=irreversible
+        and _add_delegates(tx, policy, replace(area.request, reversible=False), irreversible),
+    )
+    return _add_grant(tx, policy, run, area) if area.evaluation.required_approvals else area
+
+
+def _add_delegates(
+    tx: Transaction, policy: Policy, request: PolicyRequest, evaluation: Evaluation
+) -> Evaluation:
+    """Add who may approve on behalf of others, where approvals are needed."""
+    if not evaluation.required_approvals:
+        return evaluation
     delegates = [
         f"{policy.get_person_name(one)} on behalf of {policy.get_person_name(delegator)}"
-        for one, delegator in list_active_delegates(tx, policy, area.request, planned)
+        for one, delegator in list_active_delegates(
+            tx, policy, request, policy.get_request_ruling(request)
+        )
     ]
-    evaluation = replace(area.evaluation, approvers=[*area.evaluation.approvers, *delegates])
-    area = replace(area, evaluation=evaluation)
-    return _add_grant(tx, policy, run, area)
+    return replace(evaluation, approvers=[*evaluation.approvers, *delegates])
 
 
 def _add_grant(tx: Transaction, policy: Policy, run: Run, area: AreaEvaluation) -> AreaEvaluation:
@@ -126,8 +141,9 @@ def _add_grant(tx: Transaction, policy: Policy, run: Run, area: AreaEvaluation) 
         f"{left} of {grant.per_hour} uses left this hour."
     )
     # A grant covers no irreversible change.
-    irreversible = area.if_irreversible or evaluate_request(
-        policy, replace(request, reversible=False)
+    other = replace(request, reversible=False)
+    irreversible = area.if_irreversible or _add_delegates(
+        tx, policy, other, evaluate_request(policy, other)
     )
     return replace(area, grant=sentence, if_irreversible=irreversible)
 

@@ -26,6 +26,7 @@ from bot.service import KeyturnService
 from connectors.errors import DomainError
 from runbooks import load_catalogue
 from tests.bot.api.conftest import create_api_harness
+from tests.bot.db.test_delegations import delegate
 from tests.bot.db.test_grants import grant
 from tests.bot.duties import add_calendar, build_duties, with_facts
 from tests.bot.harness import Harness, open_harness
@@ -387,3 +388,15 @@ def test_preview_says_at_least_where_a_rule_depends_on_the_redundancy_of_the_pla
     inventory.write_text(inventory.read_text().replace(REDUNDANT, ""))
     exact = api.get("/policy/preview", params={"request": "toy restart lb1"}).json()
     assert exact["sentences"][0].startswith("Needs 1 approval from the owners of the edge")
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize("person", ["adam", "dora"])
+def test_preview_names_delegates_also_for_an_irreversible_step(harness: Harness, person: str):
+    """Adam needs no approval for what can be undone, and Dora has a grant for it."""
+    delegate(harness, "olga", "stan")
+    grant(harness)
+    api = create_api_harness(harness).program(person, "read")
+    shown = api.get("/policy/preview", params={"request": "toy set lb1 lamp on"}).json()
+    [other] = [one for one in shown["sentences"] if one.startswith("If a step is irreversible")]
+    assert "Stan Storage on behalf of Olga Owner" in other
