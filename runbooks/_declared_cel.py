@@ -37,6 +37,7 @@ MAX_TEXT = 4096
 MAX_RESULT = 64 * 1024
 MAX_DEPTH = 8
 MAX_SUMS = 20
+_SCALARS = frozenset({str, int, float, bool})
 _MACROS = frozenset({"all", "exists", "exists_one", "filter", "map"})
 _QUOTED = r"[rR]?(?:\"\"\".*?\"\"\"|'''.*?'''|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')"
 _TEXT = re.compile(_QUOTED, re.DOTALL)
@@ -404,6 +405,12 @@ def make_plain(value: object, depth: int = 0) -> Any:
     """
     if depth > MAX_DEPTH:
         raise ParseError("the state is nested too deeply for a declared runbook")
+    if value is None or type(value) in _SCALARS:
+        return _refuse_large(value)
+    return _make_other_plain(value, depth)
+
+
+def _make_other_plain(value: object, depth: int) -> Any:
     if isinstance(value, Enum):
         return make_plain(value.value, depth)
     if isinstance(value, datetime):
@@ -419,8 +426,7 @@ def make_plain(value: object, depth: int = 0) -> Any:
     if is_dataclass(value) and not isinstance(value, type):
         parts = _list_parts(value)
         return _make_map(parts, len(parts), depth)
-    is_plain = value is None or isinstance(value, bool | int | float)
-    return _refuse_large(value if is_plain else str(value))
+    return _refuse_large(value if isinstance(value, int | float) else str(value))
 
 
 def _make_map(items: Iterable[tuple[str, object]], count: int, depth: int) -> dict[str, Any]:

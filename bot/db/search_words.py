@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping
 from typing import cast
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, text
 
 from bot.db import tables
 from bot.db.database import Transaction
@@ -19,6 +19,20 @@ _BETWEEN = r"\s\"'`(){}\[\]<>,;|\0"
 _EDGE = r".:/\-=_!?*#…–—“”‘’"
 # From the first to the last character that is not punctuation.
 _WHOLE = re.compile(f"[^{_BETWEEN}{_EDGE}][^{_BETWEEN}]*[^{_BETWEEN}{_EDGE}]")
+# Rows of words are most of what a check writes: all of them are one statement, and one value.
+_INSERT = text(
+    "INSERT INTO search_word (word, run) "
+    "SELECT mine.value, CAST(of_run.key AS INTEGER) "
+    "FROM json_each(:words) AS of_run, json_each(of_run.value) AS mine "
+    "WHERE true ON CONFLICT DO NOTHING"
+)
+_INSERT_ON_SERVER = text(
+    "INSERT INTO search_word (word, run) "
+    "SELECT word, CAST(of_run.key AS INTEGER) "
+    "FROM json_each(CAST(:words AS json)) AS of_run, "
+    "json_array_elements_text(of_run.value) AS word "
+    "ON CONFLICT DO NOTHING"
+)
 # Single digits, such as those of an IP address, are useless as words of their own.
 _PART = re.compile(r"(?=\d*[^\W\d])\w\w+")
 
@@ -58,11 +72,10 @@ def split_json_into_words(text: str) -> list[str]:
 
 def store_words(tx: Transaction, words: Mapping[int, Iterable[str]]) -> None:
     """Add words of runs to the index."""
-    rows = [
-        {"word": word, "run": run} for run, mine in words.items() for word in dict.fromkeys(mine)
-    ]
+    rows = {run: found for run, mine in words.items() if (found := [*dict.fromkeys(mine)])}
     if rows:
-        tx.sql.execute(tx.insert_into(tables.search_word).on_conflict_do_nothing(), rows)
+        statement = _INSERT if tx.embedded else _INSERT_ON_SERVER
+        tx.sql.execute(statement, {"words": json.dumps(rows, ensure_ascii=False)})
 
 
 def delete_words(tx: Transaction, run: int, words: Iterable[str]) -> None:
