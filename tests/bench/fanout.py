@@ -127,11 +127,9 @@ def _whole_round(farm: Farm, place: Path) -> Round:
         ServedKeyturn(farm, Path(data)) as keyturn,
     ):
         count = len(farm.servers)
-        cold = keyturn.check(count)
-        before = _cpu()
-        warm = keyturn.check(count)
-        used = _cpu() - before
-        return Round(cold, warm, used / count, [keyturn.one() for _ in range(10)])
+        cold, first = keyturn.check(count), keyturn.check(count)
+        warm, cpu = _median_of_three(lambda: keyturn.check(count))
+        return Round(cold, warm, cpu / count, [keyturn.one() for _ in range(10)], first)
 
 
 def _ssh_round(farm: Farm) -> Round:
@@ -149,9 +147,16 @@ def _ssh_round(farm: Farm) -> Round:
         return time.perf_counter() - began
 
     with closing(fleet), ThreadPoolExecutor(32) as pool:
-        cold, before = ask_all(), _cpu()
-        warm, used = ask_all(), _cpu() - before
-        return Round(cold, warm, used / len(farm.names), [ask(farm.names[0]) for _ in range(10)])
+        cold = ask_all()
+        warm, cpu = _median_of_three(ask_all)
+        return Round(cold, warm, cpu / len(farm.names), [ask(farm.names[0]) for _ in range(10)])
+
+
+def _median_of_three(work: Callable[[], float]) -> tuple[float, float]:
+    """Return the seconds of the work, and those of our processor for it, as the peers do."""
+    before = _cpu()
+    took = median(work() for _ in range(3))
+    return took, (_cpu() - before) / 3
 
 
 def _cpu() -> float:
@@ -212,7 +217,14 @@ def _verdicts(results: Rounds, count: int) -> list[Figure]:
     if _ANSIBLE in warm:
         ratio = warm[_ANSIBLE] / ours
         figures.append(set_minimum(8, f"{hosts}: faster than Ansible raw", ratio, "×"))
-    return [*figures, set_maximum(2.5, f"{hosts}: CPU a command", cpu, "ms")]
+    first = median(one.first / one.warm for one in results[OURS])
+    return [
+        *figures,
+        set_maximum(2.5, f"{hosts}: CPU a command", cpu, "ms"),
+        set_maximum(
+            1.3, f"{hosts}: the first check after a start, beside a later one", first, "×"
+        ),
+    ]
 
 
 def _hosts(count: int) -> str:

@@ -31,15 +31,17 @@ class PeerFailed(Exception):
 
 @dataclass(frozen=True)
 class Round:
-    """Seconds of one round over all hosts; cpu: of the client, for each command over warm ones.
+    """Seconds of one round over all hosts; warm: the median of three over open connections.
 
-    one: of single commands over one warm connection, where that was measured.
+    cpu: of the client, for each command of these. one: of single commands over one of them, where
+    that was measured. first: over open connections, right after a start, for ours.
     """
 
     cold: float
     warm: float
     cpu: float
     one: list[float] = field(default_factory=list[float])
+    first: float = 0
 
 
 @dataclass(frozen=True)

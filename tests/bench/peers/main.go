@@ -1,12 +1,13 @@
 package main
 
-// Runs one command on every host at once: over new connections, and then over the same again.
+// Runs one command on every host at once: over new connections, and then three times over the same.
 // main USER KEYFILE LINE HOST:PORT… prints seconds as JSON: {"cold":…, "warm":…, "cpu":…, "one":[…]}.
 // Host keys are not compared: the farm makes them anew each time, and it costs next to nothing.
 import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"sort"
 	"sync"
 	"syscall"
 	"time"
@@ -73,8 +74,13 @@ func main() {
 		run(client, line)
 	})
 	before := cpu()
-	told.Warm = all(len(places), func(i int) { run(clients[i], line) })
-	told.Cpu = (cpu() - before) / float64(len(places))
+	warm := []float64{}
+	for k := 0; k < 3; k++ {
+		warm = append(warm, all(len(places), func(i int) { run(clients[i], line) }))
+	}
+	sort.Float64s(warm)
+	told.Warm = warm[1]
+	told.Cpu = (cpu() - before) / float64(3*len(places))
 	for k := 0; k < 10; k++ {
 		began := time.Now()
 		run(clients[0], line)
