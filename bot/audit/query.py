@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from sqlalchemy import select
+
 from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.db import search, sql_text, tables, view_conditions
@@ -18,6 +20,7 @@ _MAX_SCANNED_ENTRIES = 2_000
 # How many of the newest matching runs a search by run covers.
 MAX_RUNS = 200
 _MAX_COUNTED_RUNS = 2_000
+_MAX_NEAREST_ENTRIES = 5_000
 _HOST_PATTERN = "host LIKE :like ESCAPE '\\'"
 # Takes one index look-up for each kind.
 _KINDS_STATEMENT = sql_text.each_value_sql("entry", "kind")
@@ -103,6 +106,29 @@ def find_newest_entries(tx: Transaction, entry_filter: EntryFilter, *, limit: in
     for host in search.list_known_hosts(tx, "entry", entry_filter.host):
         found += _read_entries(tx, query.add_condition("host = :host", host=host), limit)
     return sorted(found, key=lambda entry: -entry.seq)[:limit]
+
+
+def find_nearest_entries(tx: Transaction, at: int, span: int) -> tuple[list[Entry], int]:
+    """Return the entries nearest to a time, the newest first, and the span around it they cover.
+
+    at, span: in microseconds, as `Entry.at`. The span is smaller if more entries are in it than
+    are read.
+    """
+    column = tables.entry.c
+    query = select(*tables.ENTRY_MEMBERS).where(view_conditions.entries_condition(tx).clause())
+    before = query.where(column.at >= at - span, column.at <= at)
+    after = query.where(column.at > at, column.at <= at + span)
+    sides = (
+        before.order_by(column.at.desc(), column.seq.desc()),
+        after.order_by(column.at, column.seq),
+    )
+    limit = _MAX_NEAREST_ENTRIES
+    found = [Entry(*row) for side in sides for row in tx.sql.execute(side.limit(limit + 1))]
+    reach = span
+    if len(found) > limit:
+        found = sorted(found, key=lambda entry: abs(entry.at - at))[:limit]
+        reach = abs(found[-1].at - at)
+    return sorted(found, key=lambda entry: (entry.at, entry.seq), reverse=True), reach
 
 
 def find_entry_times(tx: Transaction, entry_filter: EntryFilter) -> CountedTimes | None:

@@ -3,20 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
-
-from bot.audit import events
+from bot.audit import events, query
 from bot.audit.change_log import Entry
-from bot.db import runs, tables, view_conditions
+from bot.db import runs, search
 from bot.db.database import Transaction
 from bot.model import host_patterns
 from bot.model.drift_state import DriftState
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Decision, Run, State, format_approvers
 from bot.model.text import escape_to_one_line
-from bot.model.times import DAY
 
-# How many entries are read at most: those nearest to the requested time.
-_MAX_ENTRIES = 5_000
 _BATCH_SIZE = 500
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
 _MAX_CHECKS = 50
@@ -91,7 +86,7 @@ def build_timeline(
     hosts comes first, then what was attempted, then findings: of each, first events on the most of
     these hosts, then the nearest in time.
     """
-    entries, reach = _find_nearest_entries(tx, at, span)
+    entries, reach = query.find_nearest_entries(tx, at, span)
     found = [
         *_iterate_run_events(tx, entries, at, span, host_pattern),
         *_iterate_fire_events(tx, entries, host_pattern),
@@ -122,24 +117,6 @@ def list_approvals(tx: Transaction, events: Sequence[TimelineEvent]) -> dict[int
     return {run: approved for run, approved in approvals.items() if approved}
 
 
-def _find_nearest_entries(tx: Transaction, at: int, span: int) -> tuple[list[Entry], int]:
-    """Return the nearest entries, the newest first, and the span around the time they cover."""
-    column = tables.entry.c
-    query = select(*tables.ENTRY_MEMBERS).where(view_conditions.entries_condition(tx).clause())
-    before = query.where(column.at >= at - span, column.at <= at)
-    after = query.where(column.at > at, column.at <= at + span)
-    sides = (
-        before.order_by(column.at.desc(), column.seq.desc()),
-        after.order_by(column.at, column.seq),
-    )
-    found = [Entry(*row) for side in sides for row in tx.sql.execute(side.limit(_MAX_ENTRIES + 1))]
-    reach = span
-    if len(found) > _MAX_ENTRIES:
-        found = sorted(found, key=lambda entry: abs(entry.at - at))[:_MAX_ENTRIES]
-        reach = abs(found[-1].at - at)
-    return sorted(found, key=lambda entry: (entry.at, entry.seq), reverse=True), reach
-
-
 def _iterate_run_events(
     tx: Transaction, entries: Sequence[Entry], at: int, span: int, host_pattern: str
 ) -> Iterable[TimelineEvent]:
@@ -159,25 +136,12 @@ def _iterate_runs(
     tx: Transaction, entry_times: Mapping[int, object], at: int, span: int
 ) -> Iterable[Run]:
     """Yield the runs that have entries then, and those that ran during the whole span."""
-    numbers = sorted(set(entry_times) | set(_list_runs_spanning(tx, at - span, at + span)))
+    spanning = search.list_runs_spanning(
+        tx, at - span, at + span, _UNFINISHED_STATES, most=_BATCH_SIZE
+    )
+    numbers = sorted({*entry_times, *spanning})
     for first in range(0, len(numbers), _BATCH_SIZE):
         yield from runs.list_runs(tx, numbers[first : first + _BATCH_SIZE])
-
-
-def _list_runs_spanning(tx: Transaction, since: int, until: int) -> list[int]:
-    column = tables.run.c
-    ended = select(column.id).where(
-        column.ended_at > until, column.ended_at <= until + DAY, column.started_at < since
-    )
-    found = list(tx.sql.execute(ended.limit(_BATCH_SIZE)).scalars())
-    running = select(column.id).where(
-        column.fan_out_role != tables.PARENT, column.started_at < since
-    )
-    newest = running.order_by(column.id.desc()).limit(_BATCH_SIZE)
-    for state in _UNFINISHED_STATES:
-        # One query for each state uses the index: hardly any run is in one of these states.
-        found += tx.sql.execute(newest.where(column.state == state.value)).scalars()
-    return found
 
 
 def _build_run_event(

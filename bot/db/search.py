@@ -1,7 +1,7 @@
 """Search runs, page by page, newest first."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ from bot.model.run import (
     split_areas,
 )
 from bot.model.schedule import ScheduleTiming
+from bot.model.times import DAY
 from bot.model.waiting import Waiting, parse_waiting
 
 # How many runs are read for a page: few at first, because most filters match enough of them.
@@ -121,6 +122,30 @@ def find_run_numbers(tx: Transaction, run_filter: RunFilter, *, most: int) -> li
         if older is None or len(found) >= most:
             return found
         run_filter = replace(run_filter, before=older)
+
+
+def list_runs_spanning(
+    tx: Transaction, since: int, until: int, unfinished: Collection[State], *, most: int
+) -> list[int]:
+    """Return the numbers of runs that started before and ended after, or have not ended.
+
+    since, until: in microseconds since 1970, UTC. Those that ended more than a day later are left
+    out. unfinished: the states of those that have not ended. most: so many that ended, and so many
+    in each of these states.
+    """
+    column = tables.run.c
+    ended = select(column.id).where(
+        column.ended_at > until, column.ended_at <= until + DAY, column.started_at < since
+    )
+    found = list(tx.sql.execute(ended.limit(most)).scalars())
+    running = select(column.id).where(
+        column.fan_out_role != tables.PARENT, column.started_at < since
+    )
+    newest = running.order_by(column.id.desc()).limit(most)
+    for state in unfinished:
+        # One query for each state uses the index: hardly any run is in one of these states.
+        found += tx.sql.execute(newest.where(column.state == state.value)).scalars()
+    return found
 
 
 def find_request_times(tx: Transaction, run_filter: RunFilter) -> CountedTimes | None:

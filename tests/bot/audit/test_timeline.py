@@ -101,14 +101,14 @@ def test_timeline_of_a_busy_period_shows_the_nearest_entries_and_its_span(
         with database.transaction() as tx:
             change_log.append_entry(tx, events.PolicyChanged(old="a", new="b"))
             moments.append(tx.now)
-    monkeypatch.setattr(timeline, "_MAX_ENTRIES", 3)
+    monkeypatch.setattr(query, "_MAX_NEAREST_ENTRIES", 3)
     with database.reading() as tx:
         for at in (moments[0], moments[4], moments[-1]):
             seen = timeline.build_timeline(tx, at, span=HOUR)
             nearest = sorted(moments, key=lambda one: abs(one - at))[:3]
             assert {one.at for one in seen.events} == set(nearest)
             assert seen.searched_span == abs(nearest[-1] - at)
-        monkeypatch.setattr(timeline, "_MAX_ENTRIES", 9)
+        monkeypatch.setattr(query, "_MAX_NEAREST_ENTRIES", 9)
         assert timeline.build_timeline(tx, moments[4], span=HOUR).searched_span == HOUR
 
 
