@@ -14,13 +14,13 @@ from bot.api.auth import ReadCaller, RequestCaller
 from bot.api.deps import Parts
 from bot.api.idempotency import IdempotentRoute
 from bot.api.schemas_in import InputModel, RunId, Text, Timestamp, Word, to_microseconds
-from bot.audit import timeline
-from bot.audit.timeline import TimelineEvent
 from bot.db import saved_views
 from bot.db.saved_views import SavedView
 from bot.model import times
 from bot.model.errors import InvalidRequestError
 from bot.model.run import Decision
+from bot.queries import timeline
+from bot.queries.timeline import TimelineEvent
 
 router = APIRouter(tags=["history"], route_class=IdempotentRoute)
 

@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from bot.audit.checkpoints import Checkpoint
     from bot.audit.event_type import Event
     from bot.audit.query import EntryFilter
-    from bot.audit.timeline import TimelineEvent
     from bot.db.database import Database, Transaction
     from bot.model.run import Decision
+    from bot.queries.timeline import TimelineEvent
 
 _BATCH_SIZE = 1000
 _RUN_FILTER_OPTIONS = ("area", "runbook", "state", "value", "search")
@@ -210,8 +210,8 @@ def _parse_state(typed: str) -> frozenset[str]:
 def _print_timeline(
     tx: "Transaction", typed_time: str, typed_span: str, host: str, *, limit: int
 ) -> None:
-    from bot.audit import timeline
     from bot.model import times
+    from bot.queries import timeline
 
     at, span = times.parse_time_and_span(typed_time, typed_span, now=tx.now, zone=get_zone_name())
     changes = timeline.build_timeline(
@@ -253,7 +253,7 @@ def _format_event_as_json(event: "TimelineEvent", decisions: "Sequence[Decision]
 def _build_event_row(
     event: "TimelineEvent", decisions: "Sequence[Decision]"
 ) -> tuple[str, str, str, str]:
-    from bot.audit import timeline
+    from bot.queries import timeline
 
     run = f"run {event.run}" if event.run else f"#{event.entry}"
     at = format_stored_time(event.at, with_seconds=True)

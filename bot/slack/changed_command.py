@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 
-from bot.audit import timeline
-from bot.audit.timeline import Timeline, TimelineEvent
 from bot.db.database import Database
 from bot.model import times
 from bot.model.run import Decision
 from bot.model.text import align_rows
 from bot.model.times import InvalidTimeError
+from bot.queries import timeline
+from bot.queries.timeline import Timeline, TimelineEvent
 from bot.slack.blocks import (
     Message,
     bold,

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
-from bot.audit import timeline
-from bot.audit.timeline import TimelineEvent
 from bot.db.database import Transaction
 from bot.model import times
 from bot.model.run import Decision
 from bot.model.run_states import RUN_STATUS_DISPLAYS, StatusDisplay, Tone
 from bot.model.times import InvalidTimeError
+from bot.queries import timeline
+from bot.queries.timeline import TimelineEvent
 from bot.web.visit import Visit
 from connectors.visible_text import InvisibleCharacterError, refuse_invisible
 

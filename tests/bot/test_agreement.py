@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from bot.audit import change_log, events, timeline
+from bot.audit import change_log, events
 from bot.cli.formatting import format_run_details
 from bot.db import break_glass, runs
 from bot.db.database import Transaction
@@ -24,6 +24,7 @@ from bot.model.run_states import describe_outcome, starts_later
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.model.times import format_deadline, format_iso
 from bot.model.waiting import Waiting, WaitingFor
+from bot.queries import timeline
 from bot.queries.run_view import RunView, Viewer, build_run_view
 from bot.slack.replies import render_run_list
 from bot.slack.run_facts import SlackRunViewBuilder

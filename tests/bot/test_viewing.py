@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bot
-from bot.audit import change_log, query, timeline
+from bot.audit import change_log, query
 from bot.audit.event_type import UnknownEvent
 from bot.db import runs, search, stats, view_conditions
 from bot.db.database import Transaction
@@ -25,6 +25,7 @@ from bot.model.run import Decision, RequestTerms, Run
 from bot.model.view_rights import name_former_host
 from bot.policy import Policy
 from bot.policy.policy import PolicyRequest
+from bot.queries import timeline
 from bot.queries.form_options import FormOptions
 from bot.workflow.context import WorkflowContext
 from connectors import history

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from bot.audit import timeline
-from bot.audit.timeline import TimelineEvent
 from bot.db import runs, view_conditions
 from bot.db.database import Transaction
 from bot.features.alerts.rows import Answer
@@ -15,6 +13,8 @@ from bot.model.run_states import RUN_STATUS_DISPLAYS
 from bot.model.times import HOUR
 from bot.model.view_rights import ViewRights
 from bot.policy import Policy
+from bot.queries import timeline
+from bot.queries.timeline import TimelineEvent
 from runbooks import load_catalogue
 from runbooks._catalogue import get_kind
 

@@ -16,7 +16,6 @@ from mcp_types import CLIENT_INFO_META_KEY, ToolAnnotations
 from pydantic import Field
 
 from bot import observability
-from bot.audit import timeline
 from bot.db import runs
 from bot.db.runs import NoSuchRun
 from bot.features.mcp.deps import AgentCaller, McpParts, find_caller
@@ -33,6 +32,7 @@ from bot.features.mcp.results import (
 from bot.model import request_form, times
 from bot.model.run import RequestTerms, Run, is_at_rest
 from bot.model.runbook_info import list_runbook_info
+from bot.queries import timeline
 from bot.queries.run_view import build_run_view
 from connectors.errors import DomainError
 from runbooks._catalogue import get_kind

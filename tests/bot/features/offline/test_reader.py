@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bot.audit import change_log, events, timeline
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
 from bot.db import migrations
 from bot.db.database import Database
@@ -20,6 +20,7 @@ from bot.features.offline.reader import OfflineReader
 from bot.model.plan import ResolvedPlan
 from bot.model.signing import SigningKey
 from bot.model.times import HOUR
+from bot.queries import timeline
 from bot.workflow.context import WorkflowContext
 from connectors.command import Query, Shell
 from connectors.errors import OutputLimitError, UnreachableError

@@ -18,7 +18,6 @@ from httpx2 import Response
 
 from bot.api import schemas
 from bot.audit import change_log
-from bot.audit.timeline import build_timeline, describe_event
 from bot.cli.context import CommandEnvironment
 from bot.db.database import Database
 from bot.features.webhooks import receiver as webhooks_in
@@ -30,6 +29,7 @@ from bot.features.webhooks.config import (
 )
 from bot.features.webhooks.receiver import WebhookReceiver
 from bot.integrations import webhook_signature
+from bot.queries.timeline import build_timeline, describe_event
 from bot.settings import Settings
 from tests.bot.harness import Harness
 

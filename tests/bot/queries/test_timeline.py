@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from bot.audit import change_log, events, query, timeline
+from bot.audit import change_log, events, query
 from bot.audit.event_type import UnknownEvent
 from bot.audit.query import EntryFilter
-from bot.audit.timeline import TimelineEvent
 from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.db.search import RunFilter
 from bot.model.run import State
+from bot.queries import timeline
+from bot.queries.timeline import TimelineEvent
 from tests.bot.db.test_search import add, answered
 
 HOUR = 3_600_000_000
