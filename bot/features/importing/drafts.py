@@ -22,6 +22,9 @@ from runbooks._declared import check_page, get_source, load_page
 from runbooks._declared_yaml import PageError
 
 MOST_STEPS = 20
+_MOST_WIDE, _NOT_FOLDED = 96, 100_000
+# Of the 1,000 characters of an expression.
+_MOST_INLINE = 400
 _MARK = re.compile("\x01([a-z][a-z0-9_]*)\x02")
 # Also as `repr` shows it, in a message.
 _SHOWN_MARK = re.compile(r"(?:\x01|\\x01)([a-z][a-z0-9_]*?)(?:\x02|\\x02)")
@@ -193,12 +196,22 @@ class Draft:
         add()
         found: list[str] = []
         for _, _, step in self.steps[before:]:
-            if changed:
-                step["when"] = f"({' || '.join(dict.fromkeys(changed))}) && ({step['when']})"
+            if changed and step["when"] != self.join_any(changed):
+                step["when"] = f"({self.join_any(changed)}) && ({step['when']})"
             found.append("" if condition else step["when"])
             if condition:
                 step["when"] = f"TODO: Ansible asked {condition}. Add it to: {step['when']}"[:1000]
         return found
+
+    def join_any(self, conditions: Sequence[str]) -> str:
+        """Return the condition that one of several holds; its parts are states if it is long."""
+        parts = [f"({one})" for one in dict.fromkeys(conditions)]
+        joined = ""
+        for part in parts:
+            if joined and len(joined) + len(part) > _MOST_INLINE:
+                joined = self.add_state("is_changed", joined)
+            joined = f"{joined} || {part}" if joined else part
+        return joined
 
     def claim(self, thing: str, wanted: str) -> None:
         """Say to what the next step sets a thing."""
@@ -305,8 +318,14 @@ def _make_example(given: Mapping[str, Any]) -> str:
 
 
 def _dump(value: Any) -> str:
+    folded = _write_yaml(value, _MOST_WIDE)
+    # Folding may part a backslash from its letter.
+    return _write_yaml(value, _NOT_FOLDED) if "\\" in folded else folded
+
+
+def _write_yaml(value: Any, width: int) -> str:
     yaml = YAML()
-    yaml.width = 96
+    yaml.width = width
     yaml.indent(mapping=2, sequence=4, offset=2)
     stream = io.StringIO()
     yaml.dump(_prepare(value), stream)

@@ -79,7 +79,9 @@ class Pages:
         own.
         """
         draft = self._get_draft(is_package=is_package)
-        before = {name: copy.copy(part) for name, part in vars(draft).items()}
+        # All pages share the fields, and a later step may bring another one.
+        parts = {name: part for name, part in vars(draft).items() if name != "fields"}
+        before = {name: copy.copy(part) for name, part in parts.items()}
         try:
             action(draft)
         except Unclear:
