@@ -53,6 +53,9 @@ _KEYWORDS = frozenset(
     remote_user sudo sudo_user
     """.split()  # noqa: SIM905 - fifty names are easier to read this way
 )
+_UNTIL = re.compile(
+    r"\s*(?:\w+\s+is\s+(?:succeeded|success|successful|not\s+failed)|not\s+\w+\.failed)\s*"
+)
 _CHANGED = re.compile(r"\s*(?:(\w+)\s+is\s+changed|(\w+)\.changed)\s*")
 _LISTS = ("pre_tasks", "tasks", "post_tasks")
 _NO_CHANGE: Mapping[str, str] = {
@@ -88,6 +91,9 @@ _ODD_FLAGS = ("ignore_errors", "check_mode", "run_once")
 # What tasks have of their play, of blocks around them, or of both.
 _OF_PLAY = ("become_user", *_ODD_KEYS, *_ODD_FLAGS)
 _OF_BLOCK = (*_OF_PLAY, "become", "delegate_to", "tags")
+# When a step is needed: that no page can know.
+_UNKNOWN = (0, "")
+_NOTIFIED = "whether a task that notifies it was changed"
 _LOOP_OPTIONS = frozenset({"loop_var", "label", "pause"})
 _OF_INCLUDE = frozenset(
     {"name", "tags", "when", "vars", "loop", "with_items", "loop_control", "with_first_found",
@@ -98,8 +104,8 @@ _MOST_NESTED = 5
 _MOST_INCLUDED = 300
 # After all lines.
 _LAST = 10**9
-# Modules whose files belong to who runs them.
-_OWNED = frozenset({"file", "copy", "template"})
+# Modules whose files belong to who runs them, unless an argument says to whom.
+_OWNED = {"file": "owner", "copy": "owner", "template": "owner", "cron": "user"}
 
 
 @dataclass
@@ -157,6 +163,16 @@ class _Task:
     scope: Scope
     conditions: Sequence[str]
     """What has to hold, where the files do not decide it."""
+
+
+@dataclass(frozen=True)
+class _After:
+    """The steps after which a handler runs."""
+
+    conditions: Sequence[str]
+    """When they are needed, as far as that is known."""
+    is_all: bool
+    """Whether it is known of all of them."""
 
 
 @dataclass(frozen=True)
@@ -296,7 +312,14 @@ def _question_defaults(play: _Play) -> None:
         play.pages.notes.append({"text": f"TODO: {question} {shown}"[:999] + "?"})
 
 
-def _import_task(play: _Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:
+def _import_task(
+    play: _Play,
+    document: Document,
+    path: KeyPath,
+    raw: dict[str, Any],
+    after: "_After | None" = None,
+) -> None:
+    """Import a task. after: of a handler, the steps after which it runs."""
     line = document.make_error(path, "").line
     if "block" in raw:
         _import_block(play, document, path, raw)
@@ -329,7 +352,7 @@ def _import_task(play: _Play, document: Document, path: KeyPath, raw: dict[str, 
     except Unclear as unclear:
         _import_unclear(play, origin, module, str(unclear))
         return
-    _carry_tasks(play, origin, short, tasks)
+    _carry_tasks(play, origin, short, tasks, after)
 
 
 def _import_block(play: _Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:
@@ -628,7 +651,16 @@ def _show_unset(play: _Play, scope: Scope, name: str, default: str | None) -> st
     return mark(play.unknown[name])
 
 
-def _carry_tasks(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
+def _carry_tasks(
+    play: _Play,
+    origin: Origin,
+    module: str,
+    tasks: Sequence[_Task],
+    after: "_After | None" = None,
+) -> None:
+    """Carry a task over for each item of its loop. after: as of `_import_task`."""
+    for task in tasks if after and not after.is_all else ():
+        task.conditions = [*task.conditions, _NOTIFIED]
     if not tasks or all(map(_changes_nothing, tasks)):
         reason = "it only reads, and its result is used by other tasks"
         play.pages.leave_out(origin, reason if tasks else "it loops over no values")
@@ -638,24 +670,27 @@ def _carry_tasks(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
         play.pages.leave_out(origin, _NO_CHANGE[module])
     elif reason := _find_no_meaning(play, module, tasks[0]):
         what = f"what the module {module} did at line {origin.line}"
-        _notify(play, tasks[0].raw, [""])
+        _notify(play, tasks[0].raw, [_UNKNOWN])
         _ask(play, origin, reason, what)
-    else:
-        _carry_meaning(play, origin, module, tasks)
-
-
-def _carry_meaning(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
-    if module in _LINES:
-        for task in tasks:
-            _carry_code(play, origin, task)
-    elif module == "apt" and _has_no_package(tasks):
-        play.pages.carry_code(origin, "apt-get update", root=True)
-    elif _is_restart(play, tasks[0]):
+    elif after is None and module not in _LINES and _is_restart(play, tasks[0]):
         verb = str(tasks[0].given["state"]).removesuffix("ed")
         note = f"Keyturn has it: request `service {verb} HOST {tasks[0].given.get('name')}`"
         play.pages.add_outcome(Kind.TYPED, origin, note)
     else:
-        _carry_typed(play, origin, module, tasks)
+        changed = after.conditions if after else _take_changed(play, tasks)
+        _carry_meaning(play, origin, module, tasks, changed)
+
+
+def _carry_meaning(
+    play: _Play, origin: Origin, module: str, tasks: Sequence[_Task], changed: Sequence[str]
+) -> None:
+    if module in _LINES:
+        for task in tasks:
+            _carry_code(play, origin, task, changed)
+    elif module == "apt" and _has_no_package(tasks):
+        _carry_update(play, origin, tasks[0], changed)
+    else:
+        _carry_typed(play, origin, module, tasks, changed)
 
 
 def _ends_play(module: str, task: _Task) -> bool:
@@ -695,10 +730,15 @@ def _list_odd_keys(raw: Mapping[str, Any]) -> list[str]:
 
 
 def _may_fail(raw: Mapping[str, Any]) -> set[str]:
-    """Return the keys with which Ansible goes on after a task that failed; Keyturn stops."""
-    return {"ignore_errors"} | (
-        {"failed_when"} if is_false(raw.get("failed_when")) else set[str]()
-    )
+    """Return the keys with which Ansible goes on, or tries again, after a task that failed."""
+    return {"ignore_errors"} | {
+        key
+        for key, plain in (
+            ("failed_when", is_false(raw.get("failed_when"))),
+            ("until", _UNTIL.fullmatch(str(raw.get("until")))),
+        )
+        if plain
+    }
 
 
 def _list_tags(raw: Mapping[str, Any]) -> list[str]:
@@ -713,14 +753,25 @@ def _find_other_user(play: _Play, module: str, task: _Task) -> str:
     if user != "root":
         return f"it runs as {user}, and a step of Keyturn as its login or as root"
     is_root = is_true(raw.get("become", raw.get("sudo", play.root)))
-    if play.login and not is_root and module in _OWNED and "owner" not in task.given:
-        return f"it runs as {play.login}, who would own the file: name the owner"
+    owner = _OWNED.get(module)
+    if play.login and not is_root and owner and owner not in task.given:
+        return f"it runs as {play.login}, who would own the file: name the {owner}"
     return ""
 
 
 def _is_restart(play: _Play, task: _Task) -> bool:
     """Return whether a task is a handler in a file of its own, which restarts a service."""
     return "handlers" in play.file.parts and task.given.get("state") in ("restarted", "reloaded")
+
+
+def _carry_update(play: _Play, origin: Origin, task: _Task, changed: Sequence[str]) -> None:
+    """Carry over that lists of packages are read again: alone, nothing shows when."""
+    code, question = "apt-get update", _join_conditions([task])
+    if changed:
+        guard = _Guard("", creates=False, question=question, changed=changed)
+        _carry_guarded(play, origin, code, guard, [], root=True)
+    else:
+        play.pages.carry_code(origin, code, root=True, condition=question)
 
 
 def _has_no_package(tasks: Sequence[_Task]) -> bool:
@@ -740,10 +791,11 @@ def _changes_nothing(task: _Task) -> bool:
     return is_read and task.module in _LINES and shell_lines.only_reads(code)
 
 
-def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task]) -> None:
-    conditions: list[str] = []
-    changed = _take_changed(play, tasks)
-    question = _join_conditions(tasks)
+def _carry_typed(
+    play: _Play, origin: Origin, module: str, tasks: Sequence[_Task], changed: Sequence[str]
+) -> None:
+    conditions: list[tuple[int, str]] = []
+    page, question = len(play.pages.drafts), _join_conditions(tasks)
     is_package = module in ("apt", "yum", "dnf", "package")
 
     def carry(draft: Draft, task: _Task) -> None:
@@ -752,14 +804,14 @@ def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
             _note_use(play, task.scope)
             return filled
 
-        if changed and task.given.get("state") in ("restarted", "reloaded") and not question:
-            verb, service = _read_restart(play, task.line, {**task.raw, "when": []})
-            changes.carry_restart(draft, origin, verb, service, changed, is_all=True)
-            return
-        given = Given(play.file, task.given, fill, play.facts)
-        conditions.extend(
-            draft.ask_condition(question, lambda: MODULES[module](draft, origin, given), changed)
+        if changed:
+            _stay_on(play, page)
+        given = Given(play.file, task.given, fill, play.facts, changed)
+        found = draft.ask_condition(
+            question, lambda: MODULES[module](draft, origin, given), changed
         )
+        # Its items may be on several pages.
+        conditions.extend((len(play.pages.drafts), one) for one in found)
 
     try:
         for task in _split_packages(tasks) if is_package else tasks:
@@ -768,13 +820,19 @@ def _carry_typed(play: _Play, origin: Origin, module: str, tasks: Sequence[_Task
             )
     except Unclear as unclear:
         _ask(play, origin, str(unclear), f"what the module {module} did at line {origin.line}")
-        _notify(play, tasks[0].raw, [""])
+        _notify(play, tasks[0].raw, [_UNKNOWN])
         return
     notes = [f"the draft asks at this step for the condition {question}"] if question else []
     if _may_fail(tasks[0].raw) & set(_list_odd_keys(tasks[0].raw)):
-        notes.append("Ansible went on if it failed; Keyturn stops there")
+        notes.append("Ansible went on or tried again if it failed; Keyturn stops there")
     play.pages.add_outcome(Kind.TYPED, origin, "; ".join(notes))
     _notify(play, tasks[0].raw, conditions)
+
+
+def _stay_on(play: _Play, page: int) -> None:
+    """Refuse to follow the steps of another page, whose readings this one does not have."""
+    if len(play.pages.drafts) != page:
+        raise Unclear("the steps that it follows are on the page before this one")
 
 
 def _take_changed(play: _Play, tasks: Sequence[_Task]) -> list[str]:
@@ -822,26 +880,22 @@ def _describe_condition(raw: Mapping[str, Any]) -> str:
     return " ".join(shown.split())[:300]
 
 
-def _notify(play: _Play, raw: Mapping[str, Any], conditions: Sequence[str]) -> None:
-    page = len(play.pages.drafts)
+def _notify(play: _Play, raw: Mapping[str, Any], conditions: Sequence[tuple[int, str]]) -> None:
+    """Keep when the steps of a task are needed, for what it notifies and registers."""
     if "register" in raw:
-        found = play.registered.setdefault(str(raw["register"]), [])
-        found += [(page, condition) for condition in conditions]
-    for name in _as_parts(raw.get("notify")):
-        if not name:
-            continue
-        known = play.notified.setdefault(str(name).lower(), [])
-        known += [(page, condition) for condition in conditions]
+        play.registered.setdefault(str(raw["register"]), []).extend(conditions)
+    for name in filter(None, _as_parts(raw.get("notify"))):
+        play.notified.setdefault(str(name).lower(), []).extend(conditions)
 
 
-def _carry_code(play: _Play, origin: Origin, task: _Task) -> None:
+def _carry_code(play: _Play, origin: Origin, task: _Task, changed: Sequence[str]) -> None:
     given = dict(task.given)
     code = str(given.pop("_", given.pop("cmd", "")) or shlex.join(as_list(given.pop("argv", []))))
     root = is_true(task.raw.get("become", play.root))
     if "register" in task.raw and shell_lines.only_reads(code):
         play.pages.leave_out(origin, "it only reads, and its result is used by other tasks")
         return
-    _notify(play, task.raw, [""])
+    _notify(play, task.raw, [_UNKNOWN])
     path = str(given.pop("chdir", ""))
     creates, removes = str(given.pop("creates", "")), str(given.pop("removes", ""))
     given.pop("warn", None)
@@ -858,8 +912,8 @@ def _carry_code(play: _Play, origin: Origin, task: _Task) -> None:
         with suppress(ValueError):
             code = shlex.join(shlex.split(code))
     code = f"cd {shlex.quote(path)} && {code}" if path else code
-    if creates or removes:
-        guard = _Guard(creates or removes, bool(creates), question)
+    if creates or removes or changed:
+        guard = _Guard(creates or removes, bool(creates), question, changed)
         _carry_guarded(play, origin, code, guard, problems, root=root)
         return
     play.pages.carry_code(origin, code, root=root, problems=problems, condition=question)
@@ -867,46 +921,62 @@ def _carry_code(play: _Play, origin: Origin, task: _Task) -> None:
 
 @dataclass(frozen=True)
 class _Guard:
-    """The file that shows whether a line is needed, and what else Ansible asked."""
+    """What shows whether a line is needed, and what else Ansible asked."""
 
     path: str
+    """The file that does; "" if only the steps before it do."""
     creates: bool
     """Whether the line makes the file, and does not remove it."""
     question: str
+    changed: Sequence[str]
+    """The steps of which one has to be needed."""
 
 
 def _carry_guarded(
     play: _Play, origin: Origin, code: str, guard: _Guard, problems: Sequence[str], *, root: bool
 ) -> None:
-    """Carry a line over whose effect is that a file is there, or is gone."""
+    """Carry a line over that runs where a file, or a step before it, shows that it is needed."""
+
+    page = len(play.pages.drafts)
 
     def carry(draft: Draft) -> None:
-        path = guard.path
-        found, _, _ = file_changes.look_for(draft, path)
-        draft.claim(path, "a file" if guard.creates else "nothing")
+        if guard.changed:
+            _stay_on(play, page)
         shell_lines.carry_blind(draft, origin, code, root=root, problems=problems)
         _, _, step = draft.steps.pop()
-        is_there = f"{draft.text(path)} is there"
-        step |= (
-            {"when": f'{found} == ""', "before": "no such file", "after": is_there}
-            if guard.creates
-            else {
-                "when": f'{found} != ""',
-                "before": is_there,
-                "after": f"{draft.text(path)} is gone",
-            }
+        step |= _find_need(draft, guard)
+        comment = f"Lines of a shell: only {shown} whether they ran."
+        draft.ask_condition(
+            guard.question, lambda: draft.add_step(origin, step, comment), guard.changed
         )
-        step["no_undo"] = "only the file shows that these lines ran, and not what else they did"
-        comment = "Lines of a shell: only a file shows whether they ran."
-        draft.ask_condition(guard.question, lambda: draft.add_step(origin, step, comment))
 
+    shown = "a file shows" if guard.path else "the steps before it show"
     try:
         play.pages.carry(origin, carry)
     except Unclear as unclear:
         _ask(play, origin, str(unclear), f"the line {code[:200]}")
         return
     kind = Kind.BLIND if problems else Kind.TYPED
-    play.pages.add_outcome(kind, origin, "only the file that it creates or removes shows it")
+    why = "the file that it creates or removes shows it" if guard.path else shown
+    play.pages.add_outcome(kind, origin, f"only {why}")
+
+
+def _find_need(draft: Draft, guard: _Guard) -> dict[str, str]:
+    """Return the parts of a step that say when a line is needed, and what it changes."""
+    if not guard.path:
+        return {
+            "when": draft.join_any(guard.changed),
+            "no_undo": "it follows the steps before it: do it again after their undo",
+        }
+    found, _, _ = file_changes.look_for(draft, guard.path)
+    draft.claim(guard.path, "a file" if guard.creates else "nothing")
+    is_there, gone = f"{draft.text(guard.path)} is there", f"{draft.text(guard.path)} is gone"
+    return {
+        "when": f'{found} {"==" if guard.creates else "!="} ""',
+        "before": "no such file" if guard.creates else is_there,
+        "after": is_there if guard.creates else gone,
+        "no_undo": "only the file shows that these lines ran, and not what else they did",
+    }
 
 
 def _import_handler(play: _Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:
@@ -918,41 +988,49 @@ def _import_handler(play: _Play, document: Document, path: KeyPath, raw: dict[st
         play.pages.leave_out(origin, "no task that was carried over notifies it")
         return
     page = len(play.pages.drafts)
+    known = [condition for count, condition in notified if count == page and condition]
+    is_all = len(known) == len(notified)
     try:
-        verb, service = _read_restart(play, line, {**play.common, **raw})
-        known = [condition for count, condition in notified if count == page and condition]
-        play.pages.carry(
-            origin,
-            lambda draft: changes.carry_restart(
-                draft, origin, verb, service, known, is_all=len(known) == len(notified)
-            ),
-        )
+        found = _read_restart(play, line, {**play.common, **raw})
+        if found is None and "block" not in raw:
+            _import_task(play, document, path, raw, _After(known, is_all))
+            return
+        if found is None:
+            raise Unclear(f"the handler {name} is a block")
+        verb, service = found
+
+        def carry(draft: Draft) -> None:
+            nonlocal known, is_all
+            if len(play.pages.drafts) != page:
+                known, is_all = [], False
+            changes.carry_restart(draft, origin, verb, service, known, is_all=is_all)
+
+        play.pages.carry(origin, carry)
     except Unclear as unclear:
         _ask(play, origin, str(unclear), f"what the handler {name} did")
         return
     note = "if a step that notifies it is needed"
-    if len(known) < len(notified):
+    if not is_all:
         note += ", and the draft asks when those are whose condition is not known"
     play.pages.add_outcome(Kind.TYPED, origin, note)
 
 
-def _read_restart(play: _Play, line: int, raw: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the verb and the service of a handler. Raises Unclear."""
+def _read_restart(play: _Play, line: int, raw: Mapping[str, Any]) -> tuple[str, str] | None:
+    """Return the verb and the service of a handler; None if it does more. Raises Unclear."""
     name = str(raw.get("name") or "")
-    more = Unclear(f"the handler {name} does more than restart a service")
     modules = [key for key in raw if key not in _KEYWORDS]
     if len(modules) != 1 or any(key in raw for key in ("loop", "block")):
-        raise more
+        return None
     task = _make_task(play, line, name, modules[0], raw, None)
     if task is None or task.conditions:
-        raise more
+        return None
     given = dict(task.given)
     state = str(given.pop("state", ""))
     services = [given.pop(key) for key in ("name", "service", "unit") if key in given]
     if task.module not in ("service", "systemd", "systemd_service") or given or len(services) != 1:
-        raise more
+        return None
     if state not in ("restarted", "reloaded"):
-        raise more
+        return None
     if reason := _find_no_meaning(play, task.module, task):
         raise Unclear(reason)
     return state.removesuffix("ed"), str(services[0])

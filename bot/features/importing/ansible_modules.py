@@ -4,11 +4,11 @@ Each argument has to be taken: a task with one that is not read has no plain mea
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bot.features.importing import changes, file_changes
+from bot.features.importing import changes, file_changes, file_parts
 from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 from bot.features.importing.sources import (
     SourceError,
@@ -23,16 +23,22 @@ from bot.features.importing.templates import Facts
 from bot.features.importing.variables import find_folder
 
 # How it is done, not what.
-_NO_MEANING = frozenset({"backup", "update_cache", "cache_valid_time"})
+_NO_MEANING = frozenset({"backup", "cache_valid_time", "update_cache_retries"})
 
 
 class Given:
     """The arguments of a module, each of which has to be taken."""
 
     def __init__(
-        self, file: Path, given: Mapping[str, Any], fill: Callable[..., str], facts: Facts
+        self,
+        file: Path,
+        given: Mapping[str, Any],
+        fill: Callable[..., str],
+        facts: Facts,
+        changed: Sequence[str] = (),
     ) -> None:
-        self._file, self.fill, self.facts = file, fill, facts
+        """changed: when the steps are needed after which it runs, if it runs only after some."""
+        self._file, self.fill, self.facts, self.changed = file, fill, facts, changed
         self._given = {key: value for key, value in given.items() if key not in _NO_MEANING}
 
     def take(self, *names: str, default: str = "") -> str:
@@ -118,7 +124,7 @@ def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
     if not (state or has_enabled or has_mask or reload) or not (name or reload):
         raise Unclear("it asks for no state of a service")
     if reload:
-        changes.carry_daemon_reload(draft, origin, name)
+        changes.carry_daemon_reload(draft, origin, name, given.changed)
     # What is masked can neither be started nor disabled.
     if has_mask and not masked:
         changes.carry_mask(draft, origin, name, masked=False)
@@ -129,7 +135,7 @@ def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
     if has_mask and masked:
         changes.carry_mask(draft, origin, name, masked=True)
     if state in ("restarted", "reloaded"):
-        changes.carry_restart_each_time(draft, origin, state.removesuffix("ed"), name)
+        changes.carry_restart_after(draft, origin, state.removesuffix("ed"), name, given.changed)
 
 
 def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
@@ -137,14 +143,16 @@ def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
     line, pattern = given.take("line", "value"), given.take("regexp", "regex")
     after = given.take("insertafter", default="EOF")
     present = given.take_presence()
-    create = given.take_flag("create")
+    create, only_replaces = given.take_flag("create"), given.take_flag("backrefs")
     attributes = given.take_attributes()
     given.refuse_rest()
     if after != "EOF":
         raise Unclear("it inserts the line at a place within the file")
-    file_changes.carry_line(
-        draft, origin, path, line, pattern=pattern, present=present, create=create
-    )
+    if only_replaces and ("\\" in line or not present or create or not pattern):
+        raise Unclear("its line has parts of the one that it replaces")
+    there = "replaced" if only_replaces else "created" if create else "there"
+    wanted = there if present else "gone"
+    file_changes.carry_line(draft, origin, path, line, pattern=pattern, wanted=wanted)
     if any(attributes.values()):
         file_changes.carry_attributes(draft, origin, path, attributes)
 
@@ -186,6 +194,14 @@ def _carry_sysctl(draft: Draft, origin: Origin, given: Given) -> None:
     file_changes.carry_line(draft, origin, file, f"{name}={value}", pattern=pattern)
 
 
+def _carry_module(draft: Draft, origin: Origin, given: Given) -> None:
+    name, present = given.take("name"), given.take_presence()
+    given.refuse_unless("persistent", "disabled")
+    given.refuse_unless("params", "")
+    given.refuse_rest()
+    changes.carry_module(draft, origin, name, present=present)
+
+
 def _carry_file(draft: Draft, origin: Origin, given: Given) -> None:
     path = given.take("path", "dest", "name").rstrip("/") or "/"
     state = given.take("state", default="file")
@@ -195,6 +211,8 @@ def _carry_file(draft: Draft, origin: Origin, given: Given) -> None:
     given.refuse_rest()
     match state:
         case "directory":
+            # Of a directory, X is x.
+            attributes["mode"] = attributes["mode"].replace("X", "x")
             file_changes.carry_directory(draft, origin, path, attributes)
         case "touch":
             file_changes.carry_file(draft, origin, path, attributes)
@@ -212,6 +230,8 @@ def _make_package_carrier(manager: str) -> Callable[[Draft, Origin, Given], None
     def carry(draft: Draft, origin: Origin, given: Given) -> None:
         names = given.take_list("name", "pkg", "package")
         state = given.take("state", default="present")
+        purge = manager == "apt-get" and given.take_flag("purge")
+        given.take("update_cache", "update-cache")
         given.refuse_rest()
         if not names:
             raise Unclear("it updates lists of packages, which leaves no state")
@@ -219,7 +239,9 @@ def _make_package_carrier(manager: str) -> Callable[[Draft, Origin, Given], None
             raise Unclear(f"the state {state} depends on what there is to install")
         for name in names:
             present = state in ("present", "installed")
-            changes.carry_package(draft, origin, name, manager, present=present)
+            changes.carry_package(
+                draft, origin, name, manager, present=present, purge=purge and not present
+            )
 
     return carry
 
@@ -297,14 +319,78 @@ def _carry_key(draft: Draft, origin: Origin, given: Given) -> None:
     file_changes.carry_line(draft, origin, path, key)
 
 
+def _carry_block(draft: Draft, origin: Origin, given: Given) -> None:
+    path = given.take("path", "dest", "destfile", "name")
+    block = given.take("block", "content")
+    marker = given.take("marker", default="# {mark} ANSIBLE MANAGED BLOCK")
+    marks = [
+        given.take(f"marker_{each.lower()}", default=each).join(marker.split("{mark}"))
+        for each in ("BEGIN", "END")
+    ]
+    present, create = given.take_presence(), given.take_flag("create")
+    attributes = given.take_attributes()
+    given.refuse_unless("insertafter", "EOF")
+    given.refuse_rest()
+    if not present or not block:
+        raise Unclear("it removes a block, whatever is in it")
+    if marks[0] == marks[1] or "\n" in marker:
+        raise Unclear("its markers are not two lines")
+    lines = [marks[0], *block.removesuffix("\n").split("\n"), marks[1]]
+    file_parts.carry_block(draft, origin, path, lines, attributes, create=create)
+
+
+def _carry_cron(draft: Draft, origin: Origin, given: Given) -> None:
+    name, file = given.take("name"), given.take("cron_file")
+    user, command = given.take("user", default="" if file else "root"), given.take("job", "value")
+    present, special = given.take_presence(), given.take("special_time")
+    names = (("minute",), ("hour",), ("day", "dom"), ("month",), ("weekday", "dow"))
+    times = [given.take(*each, default="*") for each in names]
+    is_off = given.take_flag("disabled")
+    given.refuse_rest()
+    if not name or (file and not (user and present)):
+        raise Unclear("it has no name, or is one of a file without a user or to remove")
+    job = file_parts.make_job(user if file else "", command, special, times) if present else "-"
+    job = f"#{job}" if is_off else job
+    folder = {"Debian": "/var/spool/cron/crontabs", "RedHat": "/var/spool/cron"}
+    path = f"{'/etc/cron.d' if file else folder[given.facts['os_family']]}/{file or user}"
+    path = file if file.startswith("/") else path
+    if path == "/etc/crontab":
+        raise Unclear("Ansible does not change /etc/crontab either")
+    file_parts.carry_job(draft, origin, path, "" if file else user, name, job, present=present)
+
+
+def _carry_repository(draft: Draft, origin: Origin, given: Given) -> None:
+    source, file = " ".join(given.take("repo").split()), given.take("filename")
+    reads = given.take_flag("update_cache", "update-cache", default=True)
+    present, mode = given.take_presence(), given.take("mode")
+    given.refuse_rest()
+    if not present or not re.fullmatch(r"deb(-src)? (\[[^]#]+\] )?[a-z]+://[^ #]+ [^#]+", source):
+        raise Unclear("it is not one line of a source that is to be there")
+    # As its _suggest_filename does.
+    place = re.sub(r"\w+://", "", re.sub(r"\[[^\]]+\]", "", source)).split()[1].partition("@")
+    file = file or "_".join(re.findall("[a-zA-Z0-9]+", place[2] or place[0]))
+    path = f"/etc/apt/sources.list.d/{file}.list"
+    before = len(draft.steps)
+    file_parts.carry_source(draft, origin, path, source)
+    new = [step["when"] for _, _, step in draft.steps[before:]]
+    if mode:
+        file_changes.carry_attributes(draft, origin, path, {"mode": mode})
+    if reads:
+        file_parts.carry_update(draft, origin, draft.join_any(new))
+
+
 MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "service": _carry_service,
     "systemd": _carry_service,
     "systemd_service": _carry_service,
     "lineinfile": _carry_line,
+    "blockinfile": _carry_block,
+    "cron": _carry_cron,
+    "apt_repository": _carry_repository,
     "copy": _carry_copy,
     "template": _carry_template,
     "sysctl": _carry_sysctl,
+    "modprobe": _carry_module,
     "file": _carry_file,
     "apt": _make_package_carrier("apt-get"),
     "yum": _make_package_carrier("yum"),

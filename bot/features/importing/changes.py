@@ -1,7 +1,8 @@
 """Changes of services, the kernel, packages and accounts: state, command and undo."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from bot.features.importing import file_changes
@@ -16,11 +17,34 @@ from bot.features.importing.drafts import (
 from connectors import systemd
 
 _SERVICE = re.compile("[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,100}|\x01[a-z0-9_]+\x02")
-_OTHER_UNITS = (".timer", ".socket", ".mount", ".automount", ".target", ".path", ".slice", ".swap")
+# Units that are started and enabled as services are, and those that are not.
+_LIKE_SERVICES = (".timer", ".socket", ".path")
+_OTHER_UNITS = (".mount", ".automount", ".target", ".slice", ".swap")
+# What systemctl is-enabled takes for enabled.
+_ENABLED = '["enabled", "enabled-runtime", "static", "alias", "indirect", "generated"]'
 # apt-get install NAME- removes that package.
 _PACKAGE = re.compile("[A-Za-z0-9]([A-Za-z0-9.+:_-]{0,99}[A-Za-z0-9.+:_])?")
 _KEY = re.compile("[a-z][a-z0-9_]*([./][A-Za-z0-9_*-]+)+")
 _PATIENCE = 900
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """A unit of systemd that was read, and the expressions that say how it is."""
+
+    name: str
+    """Of a service: without `.service`."""
+    is_running: str
+    active_state: str
+    load_state: str
+    needs_reload: str
+    starts_at_boot: str
+    control: Callable[[str], dict[str, Any]]
+    """Returns the command that starts or stops it."""
+
+    @property
+    def full_name(self) -> str:
+        return self.name if self.name.endswith(_LIKE_SERVICES) else f"{self.name}.service"
 
 
 def carry_service(
@@ -32,45 +56,73 @@ def carry_service(
     enabled: bool | None = None,
 ) -> None:
     """Start or stop a service, and have it start at boot or not."""
-    service = _read_service(draft, name)
-    name = name.removesuffix(".service")
-    shown = draft.text(name)
+    unit = _read_unit(draft, name)
+    shown = draft.text(unit.name)
     note = f"{shown} is not there yet: its start fails unless an earlier step brings it."
-    missing = {"when": f'{service}.load_state == "not-found"', "text": note}
+    missing = {"when": f'{unit.load_state} == "not-found"', "text": note}
     if running is not None and missing not in draft.notes:
         draft.notes.append(missing)
     if running is not None:
         verb, other = ("start", "stop") if running else ("stop", "start")
-        draft.claim(f"whether {name} runs", "yes" if running else "no")
+        draft.claim(f"whether {unit.name} runs", "yes" if running else "no")
         draft.add_step(
             origin,
             {
                 "title": f"{verb.capitalize()} {shown}",
-                "when": f"{'!' * running}{service}.is_running",
-                "do": _control(draft, verb, name),
-                "undo": _control(draft, other, name),
-                "before": f"{{{service}.active_state}}",
+                "when": f"{'!' * running}{unit.is_running}",
+                "do": unit.control(verb),
+                "undo": unit.control(other),
+                "before": f"{{{unit.active_state}}}",
                 "after": "active" if running else "inactive",
             },
         )
         if not running:
-            draft.down.append(f"{{host}}/{draft.text(name)}")
+            draft.down.append(f"{{host}}/{shown}")
     if enabled is not None:
-        _carry_enabled(draft, origin, name, service, enabled=enabled)
+        _carry_enabled(draft, origin, unit, enabled=enabled)
 
 
-def _read_service(draft: Draft, name: str) -> str:
-    """Read a service, and return the name of the reading. Raises Unclear."""
+def _read_unit(draft: Draft, name: str) -> _Unit:
+    """Read a service, a timer, a socket or a path. Raises Unclear."""
     name = name.removesuffix(".service")
-    if not _SERVICE.fullmatch(name) or name.endswith(_OTHER_UNITS):
+    stem, dot, kind = name.rpartition(".")
+    is_other = f"{dot}{kind}" in _LIKE_SERVICES
+    if not _SERVICE.fullmatch(stem if is_other else name) or name.endswith(_OTHER_UNITS):
         raise Unclear(f"{name[:80]!r} is not the name of a service")
-    if systemd.is_protected(f"{name}.service"):
+    if systemd.is_protected(f"{stem if is_other else name}.service"):
         raise Unclear(f"access to a host may depend on {name}, so Keyturn leaves it alone")
+    if is_other:
+        _refuse_any(name)
+        return _read_other_unit(draft, name)
     _use_service(draft, name)
     reading = {"query": "systemd.query_service", "with": {"name": draft.expression(name)}}
-    service = draft.add_reading(f"service_{name}", reading)
-    draft.current.append(f"{draft.text(name)} is {{{service}.active_state}}")
-    return service
+    found = draft.add_reading(f"service_{name}", reading)
+    draft.current.append(f"{draft.text(name)} is {{{found}.active_state}}")
+    return _Unit(
+        name,
+        f"{found}.is_running",
+        f"{found}.active_state",
+        f"{found}.load_state",
+        f"{found}.needs_reload",
+        f"({found}.starts_at_boot == true)",
+        lambda verb: _control(draft, verb, name),
+    )
+
+
+def _read_other_unit(draft: Draft, name: str) -> _Unit:
+    shown = "LoadState,ActiveState,UnitFileState,NeedDaemonReload"
+    run = ["systemctl", "show", "--no-pager", "-p", shown, name]
+    found = draft.add_reading(f"unit_{name}", {"run": run, "as": "pairs"})
+    draft.current.append(f"{name} is {{{found}.ActiveState}}")
+    return _Unit(
+        name,
+        f'({found}.ActiveState == "active")',
+        f"{found}.ActiveState",
+        f"{found}.LoadState",
+        f'({found}.NeedDaemonReload == "yes")',
+        f"({found}.UnitFileState in {_ENABLED})",
+        lambda verb: run_as_root("/usr/bin/systemctl", verb, name),
+    )
 
 
 def _refuse_any(name: str) -> None:
@@ -79,22 +131,20 @@ def _refuse_any(name: str) -> None:
         raise Unclear("its service is a value of the request, which may be the one for logins")
 
 
-def _carry_enabled(
-    draft: Draft, origin: Origin, name: str, service: str, *, enabled: bool
-) -> None:
+def _carry_enabled(draft: Draft, origin: Origin, unit: _Unit, *, enabled: bool) -> None:
     if not enabled:
-        _refuse_any(name)
+        _refuse_any(unit.name)
     verb, other = ("enable", "disable") if enabled else ("disable", "enable")
-    unit = f"{draft.word(name)}.service"
-    draft.claim(f"whether {name} starts at boot", "yes" if enabled else "no")
+    word = draft.word(unit.full_name)
+    draft.claim(f"whether {unit.name} starts at boot", "yes" if enabled else "no")
     draft.add_step(
         origin,
         {
-            "title": f"Have {draft.text(name)} {'start' if enabled else 'not start'} at boot",
-            "when": f"{service}.starts_at_boot != {str(enabled).lower()}",
-            "do": run_as_root("/usr/bin/systemctl", verb, unit),
-            "undo": run_as_root("/usr/bin/systemctl", other, unit),
-            "before": f"at boot: {{{service}.starts_at_boot == true ? 'yes' : 'no'}}",
+            "title": f"Have {draft.text(unit.name)} {'start' if enabled else 'not start'} at boot",
+            "when": f"{'!' * enabled}{unit.starts_at_boot}",
+            "do": run_as_root("/usr/bin/systemctl", verb, word),
+            "undo": run_as_root("/usr/bin/systemctl", other, word),
+            "before": f"at boot: {{{unit.starts_at_boot} ? 'yes' : 'no'}}",
             "after": f"at boot: {'yes' if enabled else 'no'}",
         },
     )
@@ -104,40 +154,44 @@ def carry_mask(draft: Draft, origin: Origin, name: str, *, masked: bool) -> None
     """Have systemd refuse to start a unit, or not."""
     if masked:
         _refuse_any(name)
-    service = _read_service(draft, name)
-    name = name.removesuffix(".service")
-    unit = f"{draft.word(name)}.service"
+    unit = _read_unit(draft, name)
+    word = draft.word(unit.full_name)
     verb, other = ("mask", "unmask") if masked else ("unmask", "mask")
-    draft.claim(f"whether {name} is masked", "yes" if masked else "no")
+    draft.claim(f"whether {unit.name} is masked", "yes" if masked else "no")
     draft.add_step(
         origin,
         {
-            "title": f"{verb.capitalize()} {draft.text(name)}",
-            "when": f'{service}.load_state {"!=" if masked else "=="} "masked"',
-            "do": run_as_root("/usr/bin/systemctl", verb, unit),
-            "undo": run_as_root("/usr/bin/systemctl", other, unit),
-            "before": f"{{{service}.load_state}}",
+            "title": f"{verb.capitalize()} {draft.text(unit.name)}",
+            "when": f'{unit.load_state} {"!=" if masked else "=="} "masked"',
+            "do": run_as_root("/usr/bin/systemctl", verb, word),
+            "undo": run_as_root("/usr/bin/systemctl", other, word),
+            "before": f"{{{unit.load_state}}}",
             "after": "masked" if masked else "not masked",
         },
     )
 
 
-def carry_daemon_reload(draft: Draft, origin: Origin, name: str = "") -> None:
-    """Have systemd read its unit files again, where they have changed."""
+def carry_daemon_reload(
+    draft: Draft, origin: Origin, name: str = "", changed: Sequence[str] = ()
+) -> None:
+    """Have systemd read its unit files again, where they have changed.
+
+    changed: when that is, if it is known.
+    """
     wheres = ("/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/")
     steps = [
         at for thing, _, at in draft.claims if any(f" {one}" in f" {thing}" for one in wheres)
     ]
-    conditions = _list_conditions(draft, steps)
-    if name:
-        conditions.append(f"{_read_service(draft, name)}.needs_reload")
+    conditions = [*changed] or _list_conditions(draft, steps)
+    if name and not changed:
+        conditions.append(_read_unit(draft, name).needs_reload)
     if not conditions:
         raise Unclear("no step before it changes a unit file, so nothing shows when it is needed")
     draft.add_step(
         origin,
         {
             "title": "Have systemd read its unit files again",
-            "when": " || ".join(f"({one})" for one in conditions),
+            "when": draft.join_any(conditions),
             "do": run_as_root("/usr/bin/systemctl", "daemon-reload"),
             "no_undo": "systemd reads the files as they are: do it again after an undo",
         },
@@ -151,8 +205,16 @@ def _list_conditions(draft: Draft, steps: Sequence[int] | None = None) -> list[s
     return [one for one in dict.fromkeys(found) if "TODO" not in one]
 
 
-def carry_restart_each_time(draft: Draft, origin: Origin, verb: str, name: str) -> None:
-    """Restart or reload a service after the steps before it, and ask whether that is when."""
+def carry_restart_after(
+    draft: Draft, origin: Origin, verb: str, name: str, changed: Sequence[str] = ()
+) -> None:
+    """Restart or reload a service after the steps before it, and ask whether that is when.
+
+    changed: when it is, if that is known.
+    """
+    if changed:
+        carry_restart(draft, origin, verb, name, changed, is_all=True)
+        return
     conditions = _list_conditions(draft)
     if not conditions:
         shown = show_marks(name.removesuffix(".service"))
@@ -176,9 +238,9 @@ def carry_restart(
 
     is_all: whether there are no others, so that nothing has to be asked.
     """
-    name = name.removesuffix(".service")
-    _read_service(draft, name)
-    when = " || ".join(f"({one})" for one in dict.fromkeys(conditions))
+    unit = _read_unit(draft, name)
+    name = unit.name
+    when = draft.join_any(conditions)
     if not is_all:
         when = f"TODO: it is needed if a step that notifies it is. When are those? {when}".strip()
     draft.add_step(
@@ -186,7 +248,7 @@ def carry_restart(
         {
             "title": f"{verb.capitalize()} {draft.text(name)}, since what it reads has changed",
             "when": when[:1000] if not is_all else when,
-            "do": _control(draft, verb, name),
+            "do": unit.control(verb),
             "no_undo": f"it only makes the change take effect: {verb} it again after an undo",
         },
     )
@@ -227,8 +289,44 @@ def carry_sysctl(draft: Draft, origin: Origin, key: str, value: str) -> None:
     )
 
 
-def carry_package(draft: Draft, origin: Origin, name: str, manager: str, *, present: bool) -> None:
-    """Install or remove a package of Debian (apt-get) or of Red Hat (dnf, yum)."""
+def carry_module(draft: Draft, origin: Origin, name: str, *, present: bool) -> None:
+    """Have a module of the kernel loaded, until the next boot, or not loaded."""
+    if not re.fullmatch("[A-Za-z0-9_][A-Za-z0-9_-]{0,60}", name):
+        raise Unclear(f"{show_marks(name)[:80]!r} is not the name of a module")
+    reading = {"run": ["lsmod"], "as": "table", "columns": ["name", "rest"], "skip": 1}
+    found = draft.add_reading("modules", reading)
+    # lsmod has _ in names where modprobe takes - too.
+    listed = name.replace("-", "_")
+    is_loaded = draft.add_state(f"has_{name}", f'{found}.exists(row, row.name == "{listed}")')
+    draft.current.append(f"the module {name} is {{{is_loaded} ? 'loaded' : 'not loaded'}}")
+    draft.claim(f"whether the module {name} is loaded", "yes" if present else "no")
+    load = run_as_root("/usr/sbin/modprobe", "--", name)
+    unload = run_as_root("/usr/sbin/modprobe", "-r", "--", name)
+    if present:
+        note = (
+            f"Where {name} is a part of the kernel, lsmod does not list it: leave this step out."
+        )
+        draft.notes.append({"when": f"!{is_loaded}", "text": note})
+    draft.add_step(
+        origin,
+        {
+            "title": f"{'Load' if present else 'Unload'} the module {name}, until the next boot",
+            "when": f"{'!' * present}{is_loaded}",
+            "do": load if present else unload,
+            "undo": unload if present else load,
+            "before": f"{{{is_loaded} ? 'loaded' : 'not loaded'}}",
+            "after": "loaded" if present else "not loaded",
+        },
+    )
+
+
+def carry_package(
+    draft: Draft, origin: Origin, name: str, manager: str, *, present: bool, purge: bool = False
+) -> None:
+    """Install or remove a package of Debian (apt-get) or of Red Hat (dnf, yum).
+
+    purge: of Debian: remove its configuration too, also where only that is left.
+    """
     if not _PACKAGE.fullmatch(name):
         raise Unclear(f"{name[:80]!r} is not the name of one package")
     if manager == "apt-get":
@@ -240,10 +338,14 @@ def carry_package(draft: Draft, origin: Origin, name: str, manager: str, *, pres
     reading = {"run": run, "statuses": [0, 1], "as": "text"}
     found = draft.add_reading(f"package_{name}", reading)
     is_there = draft.add_state(f"has_{name}", is_there.format(found))
+    if purge:
+        is_left = f'{is_there} || {found} == "config-files"'
+        is_there = draft.add_state(f"has_{name}", is_left)
     draft.current.append(f"{name} is {{{is_there} ? 'installed' : 'not installed'}}")
     program = f"/usr/bin/{manager}"
     install = {**run_as_root(program, "-y", "install", name), "seconds": _PATIENCE}
-    remove = {**run_as_root(program, "-y", "remove", name), "seconds": _PATIENCE}
+    words = ["--purge"] if purge else []
+    remove = {**run_as_root(program, "-y", *words, "remove", name), "seconds": _PATIENCE}
     draft.claim(f"the package {name}", "there" if present else "gone")
     draft.add_step(
         origin,

@@ -3,7 +3,7 @@
 import hashlib
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from bot.features.importing.drafts import (
     OWNER,
@@ -14,15 +14,11 @@ from bot.features.importing.drafts import (
     run_as_root,
     show_marks,
 )
+from bot.features.importing.modes import Mode, read_mode
+from bot.features.importing.patterns import delimit, escape, read_pattern
 from connectors.visible_text import refuse_invisible
-from runbooks._declared_parsers import compile_pattern
 
 _PATH = re.compile("(/[A-Za-z0-9_.:@+=,%\x01\x02-]+)+/?")
-_MODE = re.compile("0?[0-7]{3,4}")
-# What Python, RE2, CEL and sed -E understand alike.
-_PATTERN = re.compile(
-    r"\^?(?:[A-Za-z0-9_ ,=:/%@\"'<>;-]|\\[.\[\]()*+?^$|/]|\\s|#|\.|[*+?]|\[[A-Za-z0-9_ ^-]+\])*\$?"
-)
 # Who may log in and become root, which a mistake takes from everyone.
 _OF_ACCESS = re.compile(
     r"/etc/(sudoers|ssh/|sysconfig/sshd|default/ssh|pam\.d/|security/|passwd|shadow|group|gshadow|nsswitch\.conf|hosts\.(allow|deny))"
@@ -38,35 +34,36 @@ def carry_line(
     line: str,
     *,
     pattern: str = "",
-    present: bool = True,
-    create: bool = False,
+    wanted: Literal["there", "gone", "created", "replaced"] = "there",
 ) -> None:
     """Have a file contain a line, in place of one that matches the pattern; or no such line.
 
-    create: whether the file is made if there is none.
+    wanted: whether the line is there, or gone, or the file is made too if there is none, or only
+    a line that matches is replaced.
     """
-    _refuse_odd_path(path)
-    _refuse_access(path)
+    present, create = wanted != "gone", wanted == "created"
+    refuse_odd_path(path)
+    refuse_access(path)
     if "\x01" in path + line + pattern:
         raise Unclear("a value of the request is a part of the line")
-    _refuse_odd_text(line)
-    _refuse_odd_pattern(pattern)
-    if create and present:
+    refuse_odd_text(line)
+    pattern = read_pattern(pattern)
+    if create:
         carry_file(draft, origin, path, {})
     name = draft.add_reading(f"lines_{path}", _read_lines(path, may_miss=create or not present))
     draft.claim(f"the content of {path}", "other lines")
     draft.claim(f"the line {line[:80]} of {path}", "there" if present else "gone")
-    wanted = draft.expression(line)
+    plain = draft.expression(line)
     if not present:
-        _carry_no_line(draft, origin, path, name, pattern or f"^{_escape_ere(line)}$")
+        _carry_no_line(draft, origin, path, name, pattern or f"^{escape(line)}$")
         return
     shown = draft.text(line)[:200]
     draft.current.append(f"{path} has {{count({name}.size(), 'line')}}")
-    is_missing = f"!{name}.exists(row, row.line == {wanted})"
+    is_missing = f"!{name}.exists(row, row.line == {plain})"
     if pattern:
         matches = f"{name}.filter(row, row.line.matches({draft.expression(pattern)}))"
         found = draft.add_state(f"matching_{path}", matches)
-        is_other = f"{found}.exists(row, row.line != {wanted})"
+        is_other = f"{found}.exists(row, row.line != {plain})"
         is_missing = f"{found}.size() == 0 && {is_missing}"
         draft.refuse.append(
             {
@@ -81,13 +78,14 @@ def carry_line(
             {
                 "title": f"Replace a line of {path} by: {shown}",
                 "when": is_other,
-                "do": _sed(path, f"/{_delimit(pattern)}/c\\{_escape_text(line)}"),
+                "do": _sed(path, f"/{delimit(pattern)}/c\\{_escape_text(line)}"),
                 "no_undo": f"put the line back by hand: {{{found}[0].line}}",
                 "before": f"{{{found}[0].line}}",
                 "after": shown,
             },
         )
-    _add_line(draft, origin, path, name, line, is_missing, create=create)
+    if wanted != "replaced":
+        _add_line(draft, origin, path, name, line, is_missing, create=create)
 
 
 def _add_line(
@@ -112,7 +110,7 @@ def _add_line(
                 "title": f"Add {what} to {path}: {shown}",
                 "when": f"{is_missing} && {when}" if create else is_missing,
                 "do": do,
-                "undo": _sed(path, f"/^{_delimit(_escape_ere(line))}$/d"),
+                "undo": _sed(path, f"/^{delimit(escape(line))}$/d"),
                 "before": "no such line",
                 "after": shown,
             },
@@ -130,7 +128,7 @@ def _carry_no_line(draft: Draft, origin: Origin, path: str, name: str, pattern: 
         {
             "title": f"Remove lines from {path}",
             "when": f"{name}.exists({matches})",
-            "do": _sed(path, f"/{_delimit(pattern)}/d"),
+            "do": _sed(path, f"/{delimit(pattern)}/d"),
             "no_undo": "put the lines back by hand: "
             f"{{join({name}.filter({matches}).map(row, row.line), ' | ')}}",
             "before": f"{{join({name}.filter({matches}).map(row, row.line), ' | ')}}",
@@ -148,41 +146,22 @@ def _sed(path: str, code: str) -> dict[str, Any]:
     return run_as_root("/usr/bin/sed", "-E", "-i", "-e", code, path)
 
 
-def _escape_ere(text: str) -> str:
-    return re.sub(r"[][\\.^$*+?{}()|]", r"\\\g<0>", text)
-
-
-def _delimit(pattern: str) -> str:
-    """Return a pattern between slashes."""
-    return re.sub(r"(?<!\\)/", r"\/", pattern)
-
-
 def _escape_text(line: str) -> str:
     """Return a line as the commands a and c of sed take it."""
     return line.replace("\\", "\\\\")
-
-
-def _refuse_odd_pattern(pattern: str) -> None:
-    unclear = Unclear(f"the pattern {pattern[:80]!r} may mean something else to sed")
-    if not _PATTERN.fullmatch(pattern):
-        raise unclear
-    try:
-        compile_pattern(pattern)
-    except ValueError:
-        raise unclear from None
 
 
 def carry_content(
     draft: Draft, origin: Origin, path: str, content: str, attributes: Mapping[str, str]
 ) -> None:
     """Have a file with this content."""
-    _refuse_odd_path(path, draft)
-    _refuse_access(path)
+    refuse_odd_path(path, draft)
+    refuse_access(path)
     if len(content) > _MOST_INPUT:
         raise Unclear(f"the content has more than {_MOST_INPUT:,} characters")
     draft.word(content)
     for line in show_marks(content).split("\n"):
-        _refuse_odd_text(line)
+        refuse_odd_text(line)
     shown, word = draft.text(path), draft.word(path)
     if "\x01" in content:
         name, is_there, after = _compare_text(draft, path, word, content)
@@ -227,7 +206,9 @@ def _compare_text(draft: Draft, path: str, word: str, content: str) -> tuple[str
     """Compare a file with text in which values of the request are."""
     if len(content) > _MOST_TEXT:
         raise Unclear(f"a text with values has at most {_MOST_TEXT:,} characters")
-    reading = {"file": word, "root": True, "statuses": [0, 1], "as": "text"}
+    # What begins with a value of the request is no path of a file to the format.
+    where = {"run": ["/usr/bin/cat", "--", word]} if word.startswith("{") else {"file": word}
+    reading = {**where, "root": True, "statuses": [0, 1], "as": "text"}
     name = draft.add_reading(f"content_{path}", reading)
     parts = re.findall("(?:\x01[a-z0-9_]+\x02|[^\x01]){1,400}", content.rstrip("\n"))
     wanted = [draft.add_state(f"wanted_{path}", draft.expression(part)) for part in parts]
@@ -235,53 +216,85 @@ def _compare_text(draft: Draft, path: str, word: str, content: str) -> tuple[str
 
 
 def carry_attributes(
-    draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    attributes: Mapping[str, str],
+    *,
+    by_chmod: bool = False,
 ) -> None:
-    """Set the mode, owner and group of a file or directory."""
-    _refuse_odd_path(path, draft)
-    found = _read_attributes(draft, path)
-    for name, place, program, allowed in (
-        ("mode", 1, "/usr/bin/chmod", _MODE),
-        ("owner", 2, "/usr/bin/chown", OWNER),
-        ("group", 3, "/usr/bin/chgrp", OWNER),
-    ):
+    """Set the owner, group and mode of a file or directory, in this order as Ansible does.
+
+    by_chmod: whether the mode is an argument of chmod, which keeps bits of a directory.
+    """
+    refuse_odd_path(path, draft)
+    for name, place, program in (("owner", 2, "/usr/bin/chown"), ("group", 3, "/usr/bin/chgrp")):
         wanted = attributes.get(name, "")
         if not wanted:
             continue
-        wanted = _read_mode(wanted) if name == "mode" else wanted
-        if not allowed.fullmatch(wanted) and (name == "mode" or not is_value(wanted)):
+        if not OWNER.fullmatch(wanted) and not is_value(wanted):
             raise Unclear(f"the {name} {wanted[:40]!r} is not read")
         draft.set_pattern(wanted, OWNER.pattern)
-        wanted = wanted.lstrip("0") if name == "mode" else wanted
-        shown, word, known = draft.text(wanted), draft.word(wanted), draft.expression(wanted)
+        found, known = _read_attributes(draft, path), draft.expression(wanted)
         value = f'{found} == "" ? {known} : split({found}, ",")[{place}]'
-        pattern = "[0-7]{3,4}" if name == "mode" else "[a-z_][a-z0-9_-]*"
-        now = draft.add_state(f"{name}_{path}", {"value": value, "pattern": pattern})
-        draft.current.append(f"the {name} of {draft.text(path)} is {{{now}}}")
-        draft.claim(f"the {name} of {path}", wanted)
-        draft.add_step(
+        now = draft.add_state(f"{name}_{path}", {"value": value, "pattern": "[a-z_][a-z0-9_-]*"})
+        _set_attribute(
+            draft,
             origin,
+            path,
+            name,
+            wanted,
             {
-                "title": f"Set the {name} of {draft.text(path)} to {shown}",
                 "when": f'{found} == "" || {now} != {known}',
-                "do": run_as_root(program, word, draft.word(path)),
+                "do": run_as_root(program, draft.word(wanted), draft.word(path)),
                 "undo": run_as_root(program, f"{{{now}}}", draft.word(path)),
                 "before": f"{{{now}}}",
-                "after": shown,
             },
         )
+    if attributes.get("mode"):
+        _carry_mode(draft, origin, path, read_mode(attributes["mode"], by_chmod=by_chmod))
 
 
-def _read_mode(mode: str) -> str:
-    """Return a mode such as u=rwx,g=rx,o= in digits; one that changes only a part as it is."""
-    mode = mode.removeprefix("0o")
-    parts = dict(re.findall(r"(?:^|,)([ugo])=(r?w?x?)(?=,|$)", mode))
-    if "".join(parts) not in ("ugo", "uog", "guo", "gou", "oug", "ogu"):
-        return mode
-    if mode != ",".join(f"{who}={bits}" for who, bits in parts.items()):
-        return mode
-    values = {"r": 4, "w": 2, "x": 1}
-    return "".join(str(sum(values[bit] for bit in parts[who])) for who in "ugo")
+def _carry_mode(draft: Draft, origin: Origin, path: str, mode: Mode) -> None:
+    found, chmod = _read_attributes(draft, path), "/usr/bin/chmod"
+    # Of a file that an earlier step brings.
+    first = mode.pattern if mode.pattern.isdecimal() else "0644"
+    value = f'{found} == "" ? "{first}" : split({found}, ",")[1]'
+    now = draft.add_state(f"mode_{path}", {"value": value, "pattern": "[0-7]{4}"})
+    patterns = dict.fromkeys((mode.pattern_of_directory, mode.pattern))
+    checks = [
+        f'{now} != "{one}"' if one.isdecimal() else f'!{now}.matches("^{one}$")'
+        for one in patterns
+    ]
+    is_other = (
+        checks[0]
+        if len(checks) == 1
+        else (f'({found}.startsWith("directory,") ? {checks[0]} : {checks[1]})')
+    )
+    _set_attribute(
+        draft,
+        origin,
+        path,
+        "mode",
+        mode.shown,
+        {
+            "when": f'{found} == "" || {is_other}',
+            "do": run_as_root(chmod, mode.word, draft.word(path)),
+            # With five digits, it restores each bit of a directory too.
+            "undo": run_as_root(chmod, f"0{{{now}}}", draft.word(path)),
+            "before": f"{{{now}}}",
+        },
+    )
+
+
+def _set_attribute(
+    draft: Draft, origin: Origin, path: str, name: str, wanted: str, step: Mapping[str, object]
+) -> None:
+    shown = draft.text(wanted)
+    draft.current.append(f"the {name} of {draft.text(path)} is {step['before']}")
+    draft.claim(f"the {name} of {path}", wanted)
+    title = f"Set the {name} of {draft.text(path)} to {shown}"
+    draft.add_step(origin, {"title": title, **step, "after": shown})
 
 
 def carry_word(draft: Draft, origin: Origin, path: str, word: str, *, only_if_there: bool) -> None:
@@ -319,14 +332,14 @@ def carry_word(draft: Draft, origin: Origin, path: str, word: str, *, only_if_th
 
 
 def _read_attributes(draft: Draft, path: str) -> str:
-    run = ["/usr/bin/stat", "-c", "%F,%a,%U,%G", draft.word(path)]
+    run = ["/usr/bin/stat", "-c", "%F,%04a,%U,%G", draft.word(path)]
     reading = {"run": run, "root": True, "statuses": [0, 1], "as": "text"}
     return draft.add_reading(f"file_{path}", reading)
 
 
 def look_for(draft: Draft, path: str) -> tuple[str, str, str]:
     """Read whether a path is there; return the reading, the path as a text, and as a word."""
-    _refuse_odd_path(path, draft)
+    refuse_odd_path(path, draft)
     found, shown = _read_attributes(draft, path), draft.text(path)
     draft.current.append(f"{shown} {{{found} == '' ? 'is missing' : 'is there'}}")
     return found, shown, draft.word(path)
@@ -371,8 +384,8 @@ def _create(
 
 def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> None:
     """Remove a file; with *whole*, a directory with all that is in it too."""
-    _refuse_odd_path(path, draft)
-    _refuse_access(path)
+    refuse_odd_path(path, draft)
+    refuse_access(path)
     if path.count("/") < 2 and not path.startswith("\x01"):
         raise Unclear(f"{path} is at the top of the file system")
     found, shown, word = look_for(draft, path)
@@ -392,7 +405,7 @@ def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> No
 
 def carry_link(draft: Draft, origin: Origin, path: str, target: str) -> None:
     """Have a symbolic link."""
-    _refuse_odd_path(path, draft)
+    refuse_odd_path(path, draft)
     if not _PATH.fullmatch(f"/{target.lstrip('/')}") or "\x01" in target:
         raise Unclear(f"the target {target[:80]!r} is not a plain path")
     run = ["/usr/bin/readlink", "--", draft.word(path)]
@@ -431,14 +444,14 @@ def carry_link(draft: Draft, origin: Origin, path: str, target: str) -> None:
         )
 
 
-def _refuse_access(path: str) -> None:
+def refuse_access(path: str) -> None:
     if _OF_ACCESS.match(path):
         raise Unclear(
             f"access to a host may depend on {path}, so Keyturn leaves its content alone"
         )
 
 
-def _refuse_odd_path(path: str, draft: Draft | None = None) -> None:
+def refuse_odd_path(path: str, draft: Draft | None = None) -> None:
     if draft and path.startswith("\x01"):
         draft.set_pattern(path.partition("\x02")[0], "/[A-Za-z0-9_./-]{1,200}")
         path = f"/{path}"
@@ -446,7 +459,7 @@ def _refuse_odd_path(path: str, draft: Draft | None = None) -> None:
         raise Unclear(f"{path[:80]!r} is not a plain path from /")
 
 
-def _refuse_odd_text(line: str) -> None:
+def refuse_odd_text(line: str) -> None:
     try:
         refuse_invisible(line)
     except ValueError as error:

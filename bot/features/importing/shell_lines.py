@@ -134,7 +134,7 @@ def _make_service(verb: str, name: str) -> Meaning:
             )
         case "restart" | "reload":
             return Meaning(
-                lambda draft, origin: changes.carry_restart_each_time(draft, origin, verb, name),
+                lambda draft, origin: changes.carry_restart_after(draft, origin, verb, name),
                 service=service,
             )
         case "mask" | "unmask":
@@ -225,7 +225,7 @@ def _understand_mode(name: str) -> Callable[[Sequence[str]], list[Meaning] | Non
         return [
             Meaning(
                 lambda draft, origin, each=each: file_changes.carry_attributes(
-                    draft, origin, each, attributes
+                    draft, origin, each, attributes, by_chmod=True
                 )
             )
             for each in rest[1:]

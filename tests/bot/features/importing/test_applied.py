@@ -1,5 +1,6 @@
 """What is carried over does on a host what the task said, is then in effect, and can be undone."""
 
+import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from bot.features.importing.ansible import import_ansible
+from bot.features.importing.rundeck import import_rundeck
 from connectors.command import Query, Shell
 from connectors.errors import ParseError
 from runbooks import Change, NoUndo, Plan, Refused
@@ -87,6 +89,33 @@ REVERSIBLE = {
     "a directory": ("file: {path: DIR/a/b, state: directory, mode: '0750'}", "a/b"),
     "a file": ("file: {path: DIR/new, state: touch}", "new"),
     "a mode": ("file: {path: DIR/conf, mode: '0600'}", "conf"),
+    "a part of a mode": ("file: {path: DIR/conf, mode: 'u+x,go-r'}", "conf"),
+    "a mode without the bits of a directory": ("file: {path: DIR/shared, mode: '0755'}", "shared"),
+    "a part of the mode of a directory": (
+        "file: {path: DIR/shared, state: directory, mode: 'u=rwX,g=rX'}",
+        "shared",
+    ),
+    "a line by a pattern with groups": (
+        "lineinfile: {path: DIR/conf, regexp: '^(#|;)?\\s*Port(\\s|$)|^Ports', line: Port 2}",
+        "conf",
+    ),
+    "a block": (
+        "blockinfile: {path: DIR/conf, marker: '# {mark} a/b', block: \"one\\n\\n  $two \\\\1\"}",
+        "conf",
+    ),
+    "a block of a new file": (
+        "blockinfile: {path: DIR/new, create: yes, block: one, mode: '0600'}",
+        "new",
+    ),
+    "a block of an empty file": ("blockinfile: {path: DIR/empty, block: one}", "empty"),
+    "a job of a new file": (
+        "cron: {name: 'a [b]', cron_file: DIR/new, user: root, job: 'echo 1 % $A', hour: 3}",
+        "new",
+    ),
+    "a job of a file": (
+        "cron: {name: a, cron_file: DIR/conf, user: root, job: /bin/a, special_time: daily}",
+        "conf",
+    ),
     "a link": ("file: {path: DIR/new, state: link, src: DIR/conf}", "new"),
     "another link": ("file: {path: DIR/link, state: link, src: DIR/conf}", "link"),
 }  # fmt: skip
@@ -97,6 +126,9 @@ def test_task_is_in_effect_after_its_steps_and_gone_after_their_undo(tmp_path: P
     task, changed = REVERSIBLE[name]
     (tmp_path / "conf").write_text("first = 1\n\n# a comment\nlast = 2\n")
     (tmp_path / "link").symlink_to("/nowhere")
+    (tmp_path / "empty").touch()
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared").chmod(0o2775)
     runbook = load(tmp_path, f"- {task}\n")
     before = snapshot(tmp_path)
     plan = make_plan(runbook)
@@ -115,8 +147,12 @@ def test_task_is_in_effect_after_its_steps_and_gone_after_their_undo(tmp_path: P
 IRREVERSIBLE = {
     "lineinfile: {path: DIR/conf, regexp: '^last *=', line: 'last = 3'}": "first = 1\nlast = 3\n",
     "lineinfile: {path: DIR/conf, line: 'first = 1', state: absent}": "last = 2\n",
-    "lineinfile: {path: DIR/conf, regexp: '^(first|last)', state: absent}": "refused",
+    "lineinfile: {path: DIR/conf, regexp: '^(first|last)', state: absent}": "",
+    "lineinfile: {path: DIR/conf, regexp: '^(?=first)', state: absent}": "refused",
     "lineinfile: {path: DIR/conf, regexp: '^[fl]', state: absent}": "",
+    "lineinfile: {path: DIR/conf, regexp: '^last', line: 'last = 3', backrefs: yes}": (
+        "first = 1\nlast = 3\n"
+    ),
     "copy: {dest: DIR/conf, content: other}": "other",
     "file: {path: DIR/conf, state: absent}": None,
 }
@@ -139,6 +175,80 @@ def test_task_that_loses_what_was_says_so(tmp_path: Path, task: str):
     apply(plan)
     conf = tmp_path / "conf"
     assert (conf.read_text() if conf.exists() else None) == wanted
+    assert not make_plan(runbook).steps
+
+
+@pytest.mark.parametrize("mode", ["755", "u=rwx,g=rx,o=rx", "g-w", "00755"])
+@pytest.mark.parametrize("bits", [0o2775, 0o3755, 0o755, 0o6700])
+@pytest.mark.parametrize("is_directory", [True, False])
+def test_chmod_of_a_job_does_what_chmod_does(
+    tmp_path: Path, mode: str, bits: int, is_directory: bool
+):
+    twin, path = tmp_path / "twin", tmp_path / "path"
+    for one in (twin, path):
+        one.mkdir() if is_directory else one.touch()
+        one.chmod(bits)
+    job = [{"name": "job", "sequence": {"commands": [{"exec": f"chmod {mode} {path}"}]}}]
+    file = tmp_path / "job.yaml"
+    file.write_text(json.dumps(job))
+    ((draft,),) = [one.drafts for one in import_rundeck(file, set())]
+    runbook = load_page(Path("page.yaml"), draft.render().encode())
+    assert issubclass(runbook, Change)
+    plan = make_plan(runbook)
+    apply(plan)
+    subprocess.run(["chmod", mode, twin], check=True)
+    assert oct(path.stat().st_mode) == oct(twin.stat().st_mode)
+    assert not make_plan(runbook).steps
+    undo(plan)
+    assert path.stat().st_mode & 0o7777 == bits
+
+
+MARKED = {
+    # What is there, the task, and what becomes of it; none where it is refused.
+    "another block": (
+        "a\n# BEGIN ANSIBLE MANAGED BLOCK\nold\nolder\n# END ANSIBLE MANAGED BLOCK\nz\n",
+        "blockinfile: {path: DIR/conf, block: new}",
+        "a\n# BEGIN ANSIBLE MANAGED BLOCK\nnew\n# END ANSIBLE MANAGED BLOCK\nz\n",
+    ),
+    "a marker alone": (
+        "a\n# BEGIN ANSIBLE MANAGED BLOCK\nold\n",
+        "blockinfile: {path: DIR/conf, block: new}",
+        None,
+    ),
+    "no file": ("", "blockinfile: {path: DIR/conf, block: new}", None),
+    "another job": (
+        "#Ansible: a\n1 * * * * root /bin/a\n2 * * * * root /bin/b\n",
+        "cron: {name: a, cron_file: DIR/conf, user: root, job: /bin/c, minute: 5}",
+        "#Ansible: a\n5 * * * * root /bin/c\n2 * * * * root /bin/b\n",
+    ),
+    "a job that is off": (
+        "#Ansible: a\n* * * * * root /bin/a\n",
+        "cron: {name: a, cron_file: DIR/conf, user: root, job: /bin/a, disabled: yes}",
+        "#Ansible: a\n#* * * * * root /bin/a\n",
+    ),
+    "a job without its name": (
+        "* * * * * root /bin/a\n",
+        "cron: {name: a, cron_file: DIR/conf, user: root, job: /bin/a}",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+def test_part_of_a_file_is_replaced_between_its_marks(tmp_path: Path, name: str):
+    before, task, after = MARKED[name]
+    if before:
+        (tmp_path / "conf").write_text(before)
+    runbook = load(tmp_path, f"- {task}\n")
+    if after is None:
+        with pytest.raises(Refused):
+            make_plan(runbook)
+        return
+    plan = make_plan(runbook)
+    (step,) = plan.steps
+    assert isinstance(step.undo, NoUndo)
+    apply(plan)
+    assert (tmp_path / "conf").read_text() == after
     assert not make_plan(runbook).steps
 
 

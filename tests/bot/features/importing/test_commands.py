@@ -161,12 +161,12 @@ def test_job_without_open_questions_is_a_page_that_passes_lint(tmp_path: Path):
         (["touch /x/y", "systemctl restart app"], 2, "Is it needed only after these?"),
         (["nginx -t && systemctl reload nginx"], 1, "request `service reload HOST nginx`"),
         (["sysctl -w kernel.x=1", "df -h"], 1, "make it a check"),
-        (["systemctl enable dnf-automatic.timer"], 0, "is not the name of a service"),
+        (["systemctl enable data.mount"], 0, "is not the name of a service"),
         (["systemctl stop sshd"], 0, "access to a host may depend on sshd"),
         (["systemctl stop app; rm -f /x/y"], 0, "is not answered yet"),
         (["rm -rf /etc"], 0, "top of the file system"),
         (["df -h", "uptime"], 2, "which of these lines does a person have to act on?"),
-        (["chmod u+s /usr/bin/x"], 0, "the mode 'u+s' is not read"),
+        (["chmod +s /usr/bin/x"], 0, "the mode '+s' is not read"),
         (["mkdir -p /srv/../etc"], 0, "is not a plain path"),
         (["apt-get install -y nginx-"], 0, "'nginx-' is not the name of one package"),
         (["useradd -m -s /bin/sh ann"], 1, "complete: read it"),
@@ -283,6 +283,7 @@ def test_what_changes_how_a_task_runs_is_never_dropped(tmp_path: Path, task: str
     assert said in typed.stdout, typed.stdout
 
 
+OVER = "carried over"
 CLEAR = "no question"
 
 
@@ -357,27 +358,80 @@ def test_playbook_never_becomes_a_page_that_does_something_else(
 
 
 @pytest.mark.parametrize(
-    "handler",
+    ("handler", "became", "asks"),
     [
-        "{service: name=x state=reloaded daemon_reload=yes}",
-        "{service: name=x state=reloaded, when: a}",
-        "{service: name=x state=reloaded, delegate_to: db1}",
-        "{service: state=reloaded}",
-        "{command: x}",
+        ("{service: name=x state=reloaded}", OVER, ""),
+        ("{service: name=x state=reloaded daemon_reload=yes}", OVER, ""),
+        ("{command: update-grub}", OVER, ""),
+        ("{apt: update_cache=yes}", OVER, ""),
+        ("{systemd: daemon_reload=yes}", OVER, ""),
+        ("{service: name=x state=reloaded, when: a}", OVER, "TODO: Ansible asked a. Add it to"),
+        ("{service: name=x state=reloaded, delegate_to: db1}", "left out", "TODO"),
+        ("{service: state=reloaded}", "left out", "TODO"),
+        ("{block: [{command: x}]}", "left out", "TODO"),
+        ("{command: x, environment: {A: b}}", "blind", "TODO: Ansible had `environment`"),
     ],
 )
-def test_handler_becomes_a_step_only_if_it_just_restarts(tmp_path: Path, handler: str):
+def test_handler_runs_only_after_what_notifies_it(
+    tmp_path: Path, handler: str, became: str, asks: str
+):
     play = (
         "- hosts: all\n  become: true\n  tasks: [{copy: {dest: /a/b, content: c}, notify: h}]\n"
         f"  handlers: [{{listen: [h], name: n, {handler[1:]}]\n"
     )
-    (plain,) = import_ansible(
-        Path(write(tmp_path, play.replace(handler[1:], "service: name=x state=reloaded}"))), set()
-    )
-    assert list_became(plain) == ["carried over", "carried over"]
     (job,) = import_ansible(Path(write(tmp_path, play)), set())
-    assert list_became(job) == ["carried over", "left out"]
-    assert "TODO" in job.drafts[0].render()
+    assert list_became(job) == [OVER, became]
+    (draft,) = job.drafts
+    questions = draft.list_questions()
+    assert bool(questions) == bool(asks)
+    assert asks in " ".join(draft.render().split())
+    for _, _, step in draft.steps[2:] if not asks else ():
+        assert step["when"] == draft.join_any([one["when"] for _, _, one in draft.steps[:2]])
+
+
+def test_handler_asks_when_it_is_needed_if_that_is_not_known_of_a_task(tmp_path: Path):
+    play = (
+        "- hosts: all\n  become: true\n  tasks: [{ufw: {state: enabled}, notify: h}]\n"
+        "  handlers: [{name: h, command: update-grub}]\n"
+    )
+    (job,) = import_ansible(Path(write(tmp_path, play)), set())
+    assert list_became(job) == ["left out", "blind"]
+    assert "whether a task that notifies it was changed" in job.outcomes[-1].note
+
+
+def test_handler_on_another_page_than_what_notifies_it_asks(tmp_path: Path):
+    tasks = ", ".join(f"{{copy: {{dest: /etc/a{at}, content: c}}, notify: h}}" for at in range(10))
+    play = (
+        f"- hosts: all\n  become: true\n  tasks: [{tasks}]\n"
+        "  handlers: [{name: h, command: update-grub}]\n"
+    )
+    (job,) = import_ansible(Path(write(tmp_path, play)), set())
+    assert [len(draft.steps) for draft in job.drafts] == [20, 1]
+    assert list_became(job)[-1] == "left out"
+    assert "on the page before this one" in job.outcomes[-1].note
+
+
+def test_page_has_the_fields_that_its_later_steps_bring(tmp_path: Path):
+    tasks = (
+        "- ufw: {state: enabled}\n- copy: {dest: /etc/a, content: x, mode: odd}\n"
+        "- copy: {dest: /etc/b, content: '{{ name }}'}\n"
+    )
+    (job,) = import_ansible(Path(write(tmp_path, tasks, "tasks.yml")), set())
+    (draft,) = job.drafts
+    assert "name" in draft.fields
+    assert "\nfields:\n  name:\n" in draft.render()
+
+
+def test_handler_of_many_tasks_has_its_conditions_in_parts(tmp_path: Path):
+    tasks = ", ".join(f"{{copy: {{dest: /etc/a{at}, content: c}}, notify: h}}" for at in range(9))
+    play = (
+        f"- hosts: all\n  become: true\n  tasks: [{tasks}]\n"
+        "  handlers: [{name: h, command: update-grub}]\n"
+    )
+    (job,) = import_ansible(Path(write(tmp_path, play)), set())
+    (draft,) = job.drafts
+    assert draft.list_questions() == []
+    assert "is_changed" in draft.steps[-1][2]["when"]
 
 
 def test_templates_of_semaphore_import_their_playbooks(tmp_path: Path):

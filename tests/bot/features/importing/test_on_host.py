@@ -33,6 +33,8 @@ _SLEEPS = "[Service]\nExecStart=/bin/sleep 1000\n[Install]\nWantedBy=ours.target
 _UNITS = {
     "web.service": f"[Unit]\nDescription=Web\n{_SLEEPS}",
     "idle.service": f"[Unit]\nDescription=Idle\n{_SLEEPS}",
+    "nightly.service": "[Service]\nExecStart=/bin/true\n",
+    "nightly.timer": "[Timer]\nOnCalendar=03:00\n[Install]\nWantedBy=ours.target\n",
 }
 _PREPARE = """
 cp -a /etc /run/etc && mount --bind /run/etc /etc && mount --bind "$1" /etc/systemd/system
@@ -49,7 +51,7 @@ getent passwd; getent group; hostname; cat /etc/hostname /etc/timezone; readlink
 find /etc/app /etc/tmpfiles.d -printf '%p %m %u %g %y %l\\n' | sort
 find /etc/app -type f -exec sha256sum {} + | sort
 findmnt -n -o OPTIONS /run/data
-systemctl is-active web idle; systemctl is-enabled web idle
+systemctl is-active web idle nightly.timer; systemctl is-enabled web idle nightly.timer
 """
 
 
@@ -137,6 +139,8 @@ TASKS = [
     "systemd_service: {name: web, enabled: yes, scope: system}",
     "systemd: {name: idle, masked: yes}",
     "systemd: {name: web, masked: yes, enabled: no, state: stopped}",
+    "systemd: {name: nightly.timer, state: started, enabled: yes}",
+    "systemd: {name: nightly.timer, masked: yes}",
     "user: {name: ann, shell: /bin/bash}",
     "user: {name: ann, uid: 4711, home: /home/other}",
     "user: {name: ann, group: ops}",
@@ -179,6 +183,7 @@ LINES = [
     "service idle start",
     "systemctl enable --now idle",
     "systemctl mask idle",
+    "systemctl enable --now nightly.timer",
     "sudo usermod -aG ops ann",
     "usermod -a -G ops ann",
     "useradd -m -s /bin/bash bob",

@@ -1,0 +1,250 @@
+"""Parts of files: a block between two markers, a job of cron, a source of packages.
+
+A part is read by its first line, which is a marker, and as many lines after it as it should have.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bot.features.importing.drafts import OWNER, Draft, Origin, Unclear, run_as_root, show_marks
+from bot.features.importing.file_changes import (
+    carry_attributes,
+    carry_file,
+    look_for,
+    refuse_access,
+    refuse_odd_path,
+    refuse_odd_text,
+)
+from bot.features.importing.patterns import delimit, escape
+
+_SED, _TEE, _GREP = "/usr/bin/sed", "/usr/bin/tee", "/usr/bin/grep"
+_EMPTY = "regular empty file,"
+_MOST_TEXT, _MOST_PART = 3000, 400
+_TIME = re.compile("[0-9*/,A-Za-z-]{1,60}")
+
+
+def carry_block(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    lines: list[str],
+    attributes: Mapping[str, str],
+    *,
+    create: bool,
+) -> None:
+    """Have a file contain a block at its end, or in place of one between the same markers.
+
+    lines: those of the block, of which the first and the last are the markers.
+    """
+    _refuse_odd_part(path, lines)
+    if create:
+        carry_file(draft, origin, path, {})
+    first, last = lines[0], lines[-1]
+    is_there, shown, _ = look_for(draft, path)
+    found = _read_part(draft, path, first, len(lines) - 1)
+    run = [_GREP, "-Fx", "-e", first, "-e", last, "--", path]
+    marks = draft.add_reading(f"marks_{path}", _make_reading(run))
+    both = draft.expression(f"{first}\n{last}")
+    because = f"{path} has one of the markers alone, or several of them: leave one pair"
+    draft.refuse.append({"when": f'!({marks} in ["", {both}])', "because": because})
+    wanted = _state_text(draft, f"wanted_{path}", "\n".join(lines))
+    text = "".join(f"{line}\n" for line in lines)
+    pair = f"/^{delimit(escape(first))}$/,/^{delimit(escape(last))}$/d"
+    end = f"/^{delimit(escape(last))}$/r /dev/stdin"
+    draft.claim(f"the content of {path}", "other lines")
+    if not create:
+        draft.refuse.append({"when": f'{is_there} == ""', "because": f"{shown} is missing"})
+    _add_part(draft, origin, path, text, (f'{marks} == ""', is_there), pair, is_made=create)
+    draft.add_step(
+        origin,
+        {
+            "title": f"Replace the block of {shown} after {draft.text(first)}",
+            "when": f'{marks} != "" && {found} != {wanted}',
+            "do": {**run_as_root(_SED, "-i", "-e", end, "-e", pair, path), "stdin": text},
+            "no_undo": f"put the block back by hand, which began so: {{{found}}}",
+            "before": f"{{{found}}}",
+            "after": draft.text(" | ".join(lines))[:200],
+        },
+    )
+    carry_attributes(draft, origin, path, attributes)
+
+
+def carry_job(
+    draft: Draft, origin: Origin, path: str, user: str, name: str, job: str, *, present: bool
+) -> None:
+    """Have a job of cron under a name, as Ansible marks it, or none of that name.
+
+    path: of the file with the jobs. user: whose crontab it is; "" for a file of the system.
+    """
+    lines = [f"#Ansible: {name}", job]
+    _refuse_odd_part(path, lines)
+    if user and not OWNER.fullmatch(user):
+        raise Unclear(f"{show_marks(user)[:40]!r} is not a plain name")
+    is_there, shown, _ = look_for(draft, path)
+    found = _read_part(draft, path, lines[0], 1)
+    marker = f"/^{delimit(escape(lines[0]))}$/"
+    pair, text = f"{marker},+1d", f"{lines[0]}\n{job}\n"
+    draft.claim(f"the job {name} of {path}", job if present else "none")
+    if not present:
+        draft.add_step(
+            origin,
+            {
+                "title": f"Remove the job {name} of {shown}",
+                "when": f'{found} != ""',
+                "do": run_as_root(_SED, "-i", "-e", pair, path),
+                "no_undo": f"put it back by hand: {{{found}}}",
+                "before": f"{{{found}}}",
+                "after": "no such job",
+            },
+        )
+        return
+    same = draft.add_reading(f"same_{path}", _make_reading([_GREP, "-Fx", "-e", job, "--", path]))
+    because = f"{path} has this job without its name: remove that line, then request this again"
+    draft.refuse.append({"when": f'{found} == "" && {same} != ""', "because": because})
+    crontab = ("/usr/bin/crontab", "-u", user)
+    make, unmake = (
+        (run_as_root(*crontab, "-"), run_as_root(*crontab, "-r"))
+        if user
+        else (run_as_root(_TEE, "--", path), run_as_root("/usr/bin/rm", "-f", "--", path))
+    )
+    draft.add_step(
+        origin,
+        {
+            "title": f"Create {shown} with the job {name}",
+            "when": f'{is_there} == ""',
+            "do": {**make, "stdin": text},
+            "undo": unmake,
+            "before": "no file",
+            "after": draft.text(job),
+        },
+    )
+    _add_part(draft, origin, path, text, (f'{found} == "" && {is_there} != ""', is_there), pair)
+    change = ("-e", f"{marker}{{n;r /dev/stdin", "-e", "d", "-e", "}")
+    draft.add_step(
+        origin,
+        {
+            "title": f"Change the job {name} of {shown}",
+            "when": f'{found} != "" && {found} != {draft.expression(text.rstrip())}',
+            "do": {**run_as_root(_SED, "-i", *change, path), "stdin": f"{job}\n"},
+            "no_undo": f"put it back by hand: {{{found}}}",
+            "before": f"{{{found}}}",
+            "after": draft.text(job),
+        },
+    )
+
+
+def make_job(user: str, command: str, special: str, times: list[str]) -> str:
+    """Return the line of a job. user: "" in a crontab of one user. Raises Unclear."""
+    command = command.strip("\r\n")
+    if not command or (special and {*times} != {"*"}):
+        raise Unclear("it has no command, or two kinds of time")
+    if not all(map(_TIME.fullmatch, [special or "*", *times])):
+        raise Unclear(f"its time {' '.join(times)[:80]!r} is not read")
+    when = f"@{special}" if special else " ".join(times)
+    return " ".join(filter(None, (when, user, command)))
+
+
+def carry_source(draft: Draft, origin: Origin, path: str, source: str) -> None:
+    """Have a source of packages of Debian in one of its files, and read its list."""
+    _refuse_odd_part(path, [source])
+    is_there, shown, _ = look_for(draft, path)
+    where = ["/etc/apt/sources.list", "/etc/apt/sources.list.d"]
+    run = [_GREP, "-rhFx", "--include=*.list", "-e", source, "--", *where]
+    found = draft.add_reading(f"source_{path}", _make_reading(run))
+    draft.claim(f"the source {source[:80]}", "there")
+    draft.add_step(
+        origin,
+        {
+            "title": f"Create {shown} with the source {draft.text(source)}",
+            "when": f'{found} == "" && {is_there} == ""',
+            "do": {**run_as_root(_TEE, "--", path), "stdin": f"{source}\n"},
+            "undo": run_as_root("/usr/bin/rm", "-f", "--", path),
+            "before": "no file",
+            "after": draft.text(source),
+        },
+    )
+    pair = f"/^{delimit(escape(source))}$/d"
+    is_missing = f'{found} == "" && {is_there} != ""'
+    _add_part(draft, origin, path, f"{source}\n", (is_missing, is_there), pair)
+
+
+def carry_update(draft: Draft, origin: Origin, changed: str) -> None:
+    """Read the lists of packages again, where a source of them is new."""
+    draft.add_step(
+        origin,
+        {
+            "title": "Read the lists of packages",
+            "when": changed,
+            "do": {**run_as_root("/usr/bin/apt-get", "update"), "seconds": 900},
+            "no_undo": "it only reads lists: do it again after an undo",
+        },
+    )
+
+
+def _refuse_odd_part(path: str, lines: list[str]) -> None:
+    refuse_odd_path(path)
+    refuse_access(path)
+    if "\x01" in path + "".join(lines):
+        raise Unclear("a value of the request is a part of these lines")
+    for line in lines:
+        refuse_odd_text(line)
+
+
+def _make_reading(run: list[str]) -> dict[str, Any]:
+    # It prints nothing and its status is 1 or 2 without such a line or file.
+    return {"run": run, "root": True, "statuses": [0, 1, 2], "as": "text"}
+
+
+def _read_part(draft: Draft, path: str, first: str, more: int) -> str:
+    run = [_GREP, "-Fx", "-A", str(more), "-e", draft.word(first), "--", path]
+    found = draft.add_reading(f"part_{path}", _make_reading(run))
+    draft.current.append(f"{path} {{{found} == '' ? 'has no such part' : 'has such a part'}}")
+    return found
+
+
+def _add_part(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    text: str,
+    states: tuple[str, str],
+    undo: str,
+    *,
+    is_made: bool = False,
+) -> None:
+    """Add the steps that append lines to a file that is there.
+
+    states: the condition that it has none of them, and the reading of the file. is_made: whether
+    a step before it makes the file if there is none.
+    """
+    is_missing, is_there = states
+    shown = draft.text(path)
+    # sed has no last line of an empty file after which it could add one.
+    empty = {**run_as_root(_TEE, "-a", "--", path), "stdin": draft.word(text)}
+    other = {**run_as_root(_SED, "-i", "-e", "$r /dev/stdin", path), "stdin": draft.word(text)}
+    is_empty = f'{is_there}.startsWith("{_EMPTY}")'
+    first = f'({is_there} == "" || {is_empty})' if is_made else is_empty
+    for what, do, when in (
+        ("the first lines", empty, first),
+        ("lines", other, f"!{first}"),
+    ):
+        draft.add_step(
+            origin,
+            {
+                "title": f"Add {what} to {shown}",
+                "when": f"{is_missing} && {when}",
+                "do": do,
+                "undo": run_as_root(_SED, "-i", "-e", undo, path),
+                "before": "no such lines",
+                "after": draft.text(text.replace("\n", " | "))[:200],
+            },
+        )
+
+
+def _state_text(draft: Draft, name: str, text: str) -> str:
+    """Return an expression of a long text, whose parts are states."""
+    if len(text) > _MOST_TEXT:
+        raise Unclear(f"the block has more than {_MOST_TEXT:,} characters")
+    parts = [text[at : at + _MOST_PART] for at in range(0, len(text), _MOST_PART)]
+    return f"({' + '.join(draft.add_state(name, draft.expression(one)) for one in parts)})"
