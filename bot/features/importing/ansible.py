@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from bot.features.importing.sources import (
     read_yaml,
 )
 from bot.features.importing.systems import DEFAULT_SYSTEM, SYSTEMS, System
-from bot.features.importing.templates import Facts, Scope, is_simple
+from bot.features.importing.templates import Facts, Scope, flatten, is_simple
 from bot.features.importing.variables import (
     Variables,
     find_file,
@@ -94,6 +95,10 @@ _OF_BLOCK = (*_OF_PLAY, "become", "delegate_to", "tags")
 # When a step is needed: that no page can know.
 _UNKNOWN = (0, "")
 _NOTIFIED = "whether a task that notifies it was changed"
+_LOOPS = frozenset(
+    ["loop", "with_items", "with_list", "with_dict", "with_nested", "with_cartesian",
+     "with_together", "with_flattened"]
+)  # fmt: skip
 _LOOP_OPTIONS = frozenset({"loop_var", "label", "pause"})
 _OF_INCLUDE = frozenset(
     {"name", "tags", "when", "vars", "loop", "with_items", "loop_control", "with_first_found",
@@ -554,7 +559,7 @@ def _list_items(play: _Play, raw: Mapping[str, Any]) -> list[object]:
     loops = [key for key in raw if key == "loop" or key.startswith("with_")]
     if not loops:
         return [None]
-    if len(loops) > 1 or loops[0] not in ("loop", "with_items", "with_list", "with_dict"):
+    if len(loops) > 1 or loops[0] not in _LOOPS:
         raise Unclear("it loops over values that are not in the file")
     scope = _make_scope(play, raw, {})
     try:
@@ -582,9 +587,24 @@ def _split_items(loop: str, value: object) -> list[object]:
         return [{"key": key, "value": each} for key, each in as_mapping(value).items()]
     if not is_list(value):
         raise Unclear("it loops over values that are not in the file")
+    parts = as_list(value)
+    if loop in ("with_nested", "with_cartesian", "with_together"):
+        return _join_lists(parts, is_together=loop == "with_together")
+    if loop == "with_flattened":
+        return flatten(parts)
     if loop != "with_items":
-        return as_list(value)
-    return [part for one in as_list(value) for part in (as_list(one) if is_list(one) else [one])]
+        return parts
+    return [part for one in parts for part in (as_list(one) if is_list(one) else [one])]
+
+
+def _join_lists(lists: Sequence[object], *, is_together: bool) -> list[object]:
+    """Return each value of a list with each of the others, or with that in its place."""
+    parts = [*map(as_list, lists)]
+    # What is not a list, is empty, has no partner, or is a list that Ansible would take apart.
+    is_odd = not all(parts) or any(is_list(each) for part in parts for each in part)
+    if not parts or is_odd or (is_together and len({*map(len, parts)}) > 1):
+        raise Unclear("it loops over several values that are not plain lists")
+    return [list(one) for one in (zip(*parts, strict=True) if is_together else product(*parts))]
 
 
 def _make_scope(play: _Play, raw: Mapping[str, Any], items: Mapping[str, Any]) -> Scope:
@@ -806,7 +826,8 @@ def _carry_typed(
 
         if changed:
             _stay_on(play, page)
-        given = Given(play.file, task.given, fill, play.facts, changed)
+        is_asked = _NOTIFIED in question
+        given = Given(play.file, task.given, fill, play.facts, changed, is_asked=is_asked)
         found = draft.ask_condition(
             question, lambda: MODULES[module](draft, origin, given), changed
         )

@@ -36,9 +36,15 @@ class Given:
         fill: Callable[..., str],
         facts: Facts,
         changed: Sequence[str] = (),
+        *,
+        is_asked: bool = False,
     ) -> None:
-        """changed: when the steps are needed after which it runs, if it runs only after some."""
-        self._file, self.fill, self.facts, self.changed = file, fill, facts, changed
+        """changed: when the steps are needed after which it runs, if it runs only after some.
+
+        is_asked: whether the draft asks which those are.
+        """
+        self._file, self.fill, self.facts = file, fill, facts
+        self.changed, self.is_asked = changed, is_asked
         self._given = {key: value for key, value in given.items() if key not in _NO_MEANING}
 
     def take(self, *names: str, default: str = "") -> str:
@@ -124,7 +130,7 @@ def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
     if not (state or has_enabled or has_mask or reload) or not (name or reload):
         raise Unclear("it asks for no state of a service")
     if reload:
-        changes.carry_daemon_reload(draft, origin, name, given.changed)
+        changes.carry_daemon_reload(draft, origin, name, given.changed, is_asked=given.is_asked)
     # What is masked can neither be started nor disabled.
     if has_mask and not masked:
         changes.carry_mask(draft, origin, name, masked=False)

@@ -172,11 +172,16 @@ def carry_mask(draft: Draft, origin: Origin, name: str, *, masked: bool) -> None
 
 
 def carry_daemon_reload(
-    draft: Draft, origin: Origin, name: str = "", changed: Sequence[str] = ()
+    draft: Draft,
+    origin: Origin,
+    name: str = "",
+    changed: Sequence[str] = (),
+    *,
+    is_asked: bool = False,
 ) -> None:
     """Have systemd read its unit files again, where they have changed.
 
-    changed: when that is, if it is known.
+    changed: when that is, if it is known. is_asked: whether the draft asks when it is.
     """
     wheres = ("/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/")
     steps = [
@@ -185,13 +190,17 @@ def carry_daemon_reload(
     conditions = [*changed] or _list_conditions(draft, steps)
     if name and not changed:
         conditions.append(_read_unit(draft, name).needs_reload)
+    if not conditions and is_asked:
+        conditions = [""]
     if not conditions:
         raise Unclear("no step before it changes a unit file, so nothing shows when it is needed")
     draft.add_step(
         origin,
         {
             "title": "Have systemd read its unit files again",
-            "when": draft.join_any(conditions),
+            "when": draft.join_any(conditions)
+            if any(conditions)
+            else "TODO: what that was read shows that a unit file has changed?",
             "do": run_as_root("/usr/bin/systemctl", "daemon-reload"),
             "no_undo": "systemd reads the files as they are: do it again after an undo",
         },

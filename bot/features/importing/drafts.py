@@ -137,6 +137,14 @@ class Draft:
             raise Unclear(f"{text[:80]!r} has a word in braces")
         return self._use(text, "{%s}")
 
+    def input(self, text: str) -> str:
+        """Return a text as what a program reads. Raises Unclear."""
+        if _PLACEHOLDER.search(text):
+            # The format has no other sign for a brace before a name.
+            brace = self.add_state("brace", {"value": '"{"', "pattern": r"\{"})
+            text = _PLACEHOLDER.sub(lambda found: f"{{{brace}}}{found[0][1:]}", text)
+        return self._use(text, "{%s}")
+
     def text(self, text: str) -> str:
         """Return a text as one of the page, without what people cannot see."""
         plain = " ".join(text.replace("{", "{{").replace("}", "}}").split())
@@ -200,7 +208,10 @@ class Draft:
                 step["when"] = f"({self.join_any(changed)}) && ({step['when']})"
             found.append("" if condition else step["when"])
             if condition:
-                step["when"] = f"TODO: Ansible asked {condition}. Add it to: {step['when']}"[:1000]
+                asked, rest = f"TODO: Ansible asked {condition}. ", step["when"]
+                is_open = rest.startswith("TODO: ")
+                step["when"] = asked + (rest[6:] if is_open else f"Add it to: {rest}")
+                step["when"] = step["when"][:1000]
         return found
 
     def join_any(self, conditions: Sequence[str]) -> str:

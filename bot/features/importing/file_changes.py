@@ -159,7 +159,6 @@ def carry_content(
     refuse_access(path)
     if len(content) > _MOST_INPUT:
         raise Unclear(f"the content has more than {_MOST_INPUT:,} characters")
-    draft.word(content)
     for line in show_marks(content).split("\n"):
         refuse_odd_text(line)
     shown, word = draft.text(path), draft.word(path)
@@ -168,7 +167,7 @@ def carry_content(
     else:
         name, is_there, after = _compare_digest(draft, path, word, content)
     draft.current.append(f"{shown} {{{is_there} ? 'is as requested' : 'has other content'}}")
-    write = {**run_as_root("/usr/bin/tee", "--", word), "stdin": draft.word(content)}
+    write = {**run_as_root("/usr/bin/tee", "--", word), "stdin": draft.input(content)}
     draft.claim(path, "a file")
     for title, when, undo in (
         ("Create", f'{name} == ""', {"undo": run_as_root("/usr/bin/rm", "-f", "--", word)}),

@@ -61,7 +61,10 @@ def carry_block(
         {
             "title": f"Replace the block of {shown} after {draft.text(first)}",
             "when": f'{marks} != "" && {found} != {wanted}',
-            "do": {**run_as_root(_SED, "-i", "-e", end, "-e", pair, path), "stdin": text},
+            "do": {
+                **run_as_root(_SED, "-i", "-e", end, "-e", pair, path),
+                "stdin": draft.input(text),
+            },
             "no_undo": f"put the block back by hand, which began so: {{{found}}}",
             "before": f"{{{found}}}",
             "after": draft.text(" | ".join(lines))[:200],
@@ -113,7 +116,7 @@ def carry_job(
         {
             "title": f"Create {shown} with the job {name}",
             "when": f'{is_there} == ""',
-            "do": {**make, "stdin": text},
+            "do": {**make, "stdin": draft.input(text)},
             "undo": unmake,
             "before": "no file",
             "after": draft.text(job),
@@ -126,7 +129,7 @@ def carry_job(
         {
             "title": f"Change the job {name} of {shown}",
             "when": f'{found} != "" && {found} != {draft.expression(text.rstrip())}',
-            "do": {**run_as_root(_SED, "-i", *change, path), "stdin": f"{job}\n"},
+            "do": {**run_as_root(_SED, "-i", *change, path), "stdin": draft.input(f"{job}\n")},
             "no_undo": f"put it back by hand: {{{found}}}",
             "before": f"{{{found}}}",
             "after": draft.text(job),
@@ -158,7 +161,7 @@ def carry_source(draft: Draft, origin: Origin, path: str, source: str) -> None:
         {
             "title": f"Create {shown} with the source {draft.text(source)}",
             "when": f'{found} == "" && {is_there} == ""',
-            "do": {**run_as_root(_TEE, "--", path), "stdin": f"{source}\n"},
+            "do": {**run_as_root(_TEE, "--", path), "stdin": draft.input(f"{source}\n")},
             "undo": run_as_root("/usr/bin/rm", "-f", "--", path),
             "before": "no file",
             "after": draft.text(source),
@@ -221,8 +224,8 @@ def _add_part(
     is_missing, is_there = states
     shown = draft.text(path)
     # sed has no last line of an empty file after which it could add one.
-    empty = {**run_as_root(_TEE, "-a", "--", path), "stdin": draft.word(text)}
-    other = {**run_as_root(_SED, "-i", "-e", "$r /dev/stdin", path), "stdin": draft.word(text)}
+    empty = {**run_as_root(_TEE, "-a", "--", path), "stdin": draft.input(text)}
+    other = {**run_as_root(_SED, "-i", "-e", "$r /dev/stdin", path), "stdin": draft.input(text)}
     is_empty = f'{is_there}.startsWith("{_EMPTY}")'
     first = f'({is_there} == "" || {is_empty})' if is_made else is_empty
     for what, do, when in (

@@ -432,10 +432,11 @@ def _read_flag(value: Any) -> bool:
     return str(value).lower() in ("yes", "on", "1", "true")
 
 
-def _flatten(value: Any) -> list[Any]:
+def flatten(value: Any) -> list[Any]:
+    """Return the values of lists in lists as one list."""
     if not is_list(value):
         return [value]
-    return [part for each in as_list(value) for part in _flatten(each)]
+    return [part for each in as_list(value) for part in flatten(each)]
 
 
 def _unique(value: Sequence[Any]) -> list[Any]:
@@ -518,7 +519,7 @@ def _as_text(value: Any) -> str:
 
 _FILTERS: Mapping[str, Callable[..., Any]] = {
     "bool": _read_flag,
-    "flatten": _flatten,
+    "flatten": flatten,
     "indent": _indent,
     "unique": _unique,
     "combine": _combine,

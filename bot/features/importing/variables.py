@@ -62,7 +62,7 @@ def read_variables(
     found = {**defaults, **as_mapping(play.get("vars"))}
     roles = [role] if role else [place / "roles" / str(one) for one in as_list(play.get("roles"))]
     if role:
-        found |= _read_all(_list_main(role / "vars"), role)
+        found |= _read_all(_list_main(role / "vars"), role) | _name_role(role)
     runs = list[object]() if role else [tasks]
     others: list[Path] = []
     lowest = dict[str, Any]()
@@ -104,6 +104,12 @@ def find_role(file: Path) -> Path | None:
         if each.name in ("tasks", "handlers"):
             return each.parent
     return None
+
+
+def _name_role(role: Path) -> dict[str, str]:
+    """Return the variables with the name of a role; a clone alone may have another name."""
+    is_known = role.parent.name == "roles"
+    return dict.fromkeys(("role_name", "ansible_role_name"), role.name) if is_known else {}
 
 
 def find_folder(file: Path) -> Path:

@@ -85,6 +85,10 @@ REVERSIBLE = {
         "copy: {dest: DIR/new, content: \"one\\n\\n  two: $(id) 'x'\\n\", mode: '0640'}",
         "new",
     ),
+    "a new file with a name in braces": (
+        "copy: {dest: DIR/new, content: \"echo ${name} {brace} {{ '{{' }}\\n\"}",
+        "new",
+    ),
     "a new file without a line end": ("copy: {dest: DIR/new, content: one}", "new"),
     "a directory": ("file: {path: DIR/a/b, state: directory, mode: '0750'}", "a/b"),
     "a file": ("file: {path: DIR/new, state: touch}", "new"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ruamel.yaml import YAML
 
 from bot.features.importing.ansible import import_ansible
 from bot.features.importing.commands import SYSTEM_NAMES
@@ -339,7 +340,25 @@ CLEAR = "no question"
         ("{tasks: [{include_role: {name: ../../etc}}]}", "includes another file"),
         ("{tasks: [{loop: [[a]], apt: 'name={{ item }}'}]}", CLEAR),
         ("{tasks: [{with_items: [[a]], file: 'path=/x/{{ item }} state=directory'}]}", "/x/a"),
-        ("{tasks: [{with_nested: [[a], [b]], apt: 'name={{ item.0 }}'}]}", "not in the file"),
+        (
+            "{tasks: [{with_nested: [[a], [b]], file: 'path=/x/{{ item.0 }}{{ item.1 }} "
+            "state=directory'}]}",
+            "/x/ab",
+        ),
+        (
+            "{tasks: [{with_together: [[a], [b]], file: 'path=/x/{{ item.1 }} state=directory'}]}",
+            "/x/b",
+        ),
+        ("{tasks: [{with_together: [[a], [b, c]], apt: 'name={{ item.1 }}'}]}", "not plain lists"),
+        ("{tasks: [{with_nested: [[[a, b]], [c]], apt: 'name={{ item.1 }}'}]}", "not plain lists"),
+        (
+            "{tasks: [{with_flattened: [[[a]]], file: 'path=/x/{{ item }} state=directory'}]}",
+            "/x/a",
+        ),
+        (
+            "{tasks: [{with_fileglob: [/x/*], file: 'path={{ item }} state=absent'}]}",
+            "not in the file",
+        ),
     ],
 )
 def test_playbook_never_becomes_a_page_that_does_something_else(
@@ -396,6 +415,10 @@ def test_handler_asks_when_it_is_needed_if_that_is_not_known_of_a_task(tmp_path:
     )
     (job,) = import_ansible(Path(write(tmp_path, play)), set())
     assert list_became(job) == ["left out", "blind"]
+    reload = write(tmp_path, play.replace("command: update-grub", "systemd: daemon_reload=yes"))
+    (other,) = import_ansible(Path(reload), set())
+    assert list_became(other) == ["left out", OVER]
+    assert "was changed. what that was read shows" in " ".join(other.drafts[0].render().split())
     assert "whether a task that notifies it was changed" in job.outcomes[-1].note
 
 
@@ -409,6 +432,29 @@ def test_handler_on_another_page_than_what_notifies_it_asks(tmp_path: Path):
     assert [len(draft.steps) for draft in job.drafts] == [20, 1]
     assert list_became(job)[-1] == "left out"
     assert "on the page before this one" in job.outcomes[-1].note
+
+
+def test_role_knows_its_name_where_its_directory_has_it(tmp_path: Path):
+    task = "- copy: {dest: '/etc/{{ ansible_role_name }}', content: x}\n"
+    for place, shown in (("roles/web", "/etc/web"), ("clone", "TODO")):
+        (tmp_path / place / "tasks").mkdir(parents=True)
+        file = tmp_path / place / "tasks" / "main.yml"
+        file.write_text(task)
+        (job,) = import_ansible(file, set())
+        assert shown in job.drafts[0].render()
+        assert ("TODO" in job.drafts[0].render()) == (shown == "TODO")
+
+
+def test_long_lines_keep_their_backslashes(tmp_path: Path):
+    content = "{{ name }} " + 'it\'s "x"\n' * 60
+    file = tmp_path / "site.yml"
+    text = json.dumps([{"copy": {"dest": "/etc/a", "content": content}}])
+    file.write_text(text)
+    (job,) = import_ansible(file, set())
+    (draft,) = job.drafts
+    page = YAML(typ="safe").load(draft.render())
+    assert page["state"] == draft.state
+    assert page["steps"][0]["do"]["stdin"] == draft.steps[0][2]["do"]["stdin"]
 
 
 def test_page_has_the_fields_that_its_later_steps_bring(tmp_path: Path):
