@@ -788,7 +788,7 @@ def _carry_update(play: _Play, origin: Origin, task: _Task, changed: Sequence[st
     """Carry over that lists of packages are read again: alone, nothing shows when."""
     code, question = "apt-get update", _join_conditions([task])
     if changed:
-        guard = _Guard("", creates=False, question=question, changed=changed)
+        guard = _Guard("", "", question, changed)
         _carry_guarded(play, origin, code, guard, [], root=True)
     else:
         play.pages.carry_code(origin, code, root=True, condition=question)
@@ -934,7 +934,7 @@ def _carry_code(play: _Play, origin: Origin, task: _Task, changed: Sequence[str]
             code = shlex.join(shlex.split(code))
     code = f"cd {shlex.quote(path)} && {code}" if path else code
     if creates or removes or changed:
-        guard = _Guard(creates or removes, bool(creates), question, changed)
+        guard = _Guard(creates, removes, question, changed)
         _carry_guarded(play, origin, code, guard, problems, root=root)
         return
     play.pages.carry_code(origin, code, root=root, problems=problems, condition=question)
@@ -944,10 +944,10 @@ def _carry_code(play: _Play, origin: Origin, task: _Task, changed: Sequence[str]
 class _Guard:
     """What shows whether a line is needed, and what else Ansible asked."""
 
-    path: str
-    """The file that does; "" if only the steps before it do."""
-    creates: bool
-    """Whether the line makes the file, and does not remove it."""
+    creates: str
+    """The file that must not be there; "" if there is none."""
+    removes: str
+    """The file that has to be there; "" if there is none."""
     question: str
     changed: Sequence[str]
     """The steps of which one has to be needed."""
@@ -971,31 +971,36 @@ def _carry_guarded(
             guard.question, lambda: draft.add_step(origin, step, comment), guard.changed
         )
 
-    shown = "a file shows" if guard.path else "the steps before it show"
+    has_file = bool(guard.creates or guard.removes)
+    shown = "a file shows" if has_file else "the steps before it show"
     try:
         play.pages.carry(origin, carry)
     except Unclear as unclear:
         _ask(play, origin, str(unclear), f"the line {code[:200]}")
         return
     kind = Kind.BLIND if problems else Kind.TYPED
-    why = "the file that it creates or removes shows it" if guard.path else shown
+    why = "the file that it creates or removes shows it" if has_file else shown
     play.pages.add_outcome(kind, origin, f"only {why}")
 
 
 def _find_need(draft: Draft, guard: _Guard) -> dict[str, str]:
     """Return the parts of a step that say when a line is needed, and what it changes."""
-    if not guard.path:
+    if not guard.creates and not guard.removes:
         return {
             "when": draft.join_any(guard.changed),
             "no_undo": "it follows the steps before it: do it again after their undo",
         }
-    found, _, _ = file_changes.look_for(draft, guard.path)
-    draft.claim(guard.path, "a file" if guard.creates else "nothing")
-    is_there, gone = f"{draft.text(guard.path)} is there", f"{draft.text(guard.path)} is gone"
+    conditions = list[str]()
+    for path, sign, wanted in ((guard.creates, "==", "a file"), (guard.removes, "!=", "nothing")):
+        if path:
+            found, _, _ = file_changes.look_for(draft, path)
+            draft.claim(path, wanted)
+            conditions.append(f'{found} {sign} ""')
+    there = draft.text(guard.creates or guard.removes)
     return {
-        "when": f'{found} {"==" if guard.creates else "!="} ""',
-        "before": "no such file" if guard.creates else is_there,
-        "after": is_there if guard.creates else gone,
+        "when": " && ".join(conditions),
+        "before": "no such file" if guard.creates else f"{there} is there",
+        "after": f"{there} is there" if guard.creates else f"{there} is gone",
         "no_undo": "only the file shows that these lines ran, and not what else they did",
     }
 

@@ -210,7 +210,8 @@ class Draft:
             if condition:
                 asked, rest = f"TODO: Ansible asked {condition}. ", step["when"]
                 is_open = rest.startswith("TODO: ")
-                step["when"] = asked + (rest[6:] if is_open else f"Add it to: {rest}")
+                rest = rest[6:7].upper() + rest[7:] if is_open else f"Add it to: {rest}"
+                step["when"] = asked + rest
                 step["when"] = step["when"][:1000]
         return found
 
@@ -227,6 +228,10 @@ class Draft:
     def claim(self, thing: str, wanted: str) -> None:
         """Say to what the next step sets a thing."""
         self.claims.append((thing, wanted, len(self.steps)))
+
+    def makes_file(self, path: str) -> bool:
+        """Return whether a step so far makes a file if there is none."""
+        return any((thing, wanted) == (path, "a file") for thing, wanted, _ in self.claims)
 
     def question_conflicts(self) -> None:
         """Ask when each step is needed where several set one thing to different values.

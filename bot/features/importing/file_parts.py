@@ -3,6 +3,7 @@
 A part is read by its first line, which is a marker, and as many lines after it as it should have.
 """
 
+import hashlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -38,7 +39,8 @@ def carry_block(
     lines: those of the block, of which the first and the last are the markers.
     """
     _refuse_odd_part(path, lines)
-    if create:
+    create = create or draft.makes_file(path)
+    if create and not draft.makes_file(path):
         carry_file(draft, origin, path, {})
     first, last = lines[0], lines[-1]
     is_there, shown, _ = look_for(draft, path)
@@ -53,6 +55,8 @@ def carry_block(
     pair = f"/^{delimit(escape(first))}$/,/^{delimit(escape(last))}$/d"
     end = f"/^{delimit(escape(last))}$/r /dev/stdin"
     draft.claim(f"the content of {path}", "other lines")
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    draft.claim(f"the block of {path} after {first}", f"one with the SHA-256 {digest}")
     if not create:
         draft.refuse.append({"when": f'{is_there} == ""', "because": f"{shown} is missing"})
     _add_part(draft, origin, path, text, (f'{marks} == ""', is_there), pair, is_made=create)
@@ -111,18 +115,8 @@ def carry_job(
         if user
         else (run_as_root(_TEE, "--", path), run_as_root("/usr/bin/rm", "-f", "--", path))
     )
-    draft.add_step(
-        origin,
-        {
-            "title": f"Create {shown} with the job {name}",
-            "when": f'{is_there} == ""',
-            "do": {**make, "stdin": draft.input(text)},
-            "undo": unmake,
-            "before": "no file",
-            "after": draft.text(job),
-        },
-    )
-    _add_part(draft, origin, path, text, (f'{found} == "" && {is_there} != ""', is_there), pair)
+    create = {"do": {**make, "stdin": draft.input(text)}, "undo": unmake}
+    _make_or_add(draft, origin, path, text, (found, is_there), pair, create)
     change = ("-e", f"{marker}{{n;r /dev/stdin", "-e", "d", "-e", "}")
     draft.add_step(
         origin,
@@ -151,25 +145,15 @@ def make_job(user: str, command: str, special: str, times: list[str]) -> str:
 def carry_source(draft: Draft, origin: Origin, path: str, source: str) -> None:
     """Have a source of packages of Debian in one of its files, and read its list."""
     _refuse_odd_part(path, [source])
-    is_there, shown, _ = look_for(draft, path)
+    is_there, _, _ = look_for(draft, path)
     where = ["/etc/apt/sources.list", "/etc/apt/sources.list.d"]
     run = [_GREP, "-rhFx", "--include=*.list", "-e", source, "--", *where]
     found = draft.add_reading(f"source_{path}", _make_reading(run))
     draft.claim(f"the source {source[:80]}", "there")
-    draft.add_step(
-        origin,
-        {
-            "title": f"Create {shown} with the source {draft.text(source)}",
-            "when": f'{found} == "" && {is_there} == ""',
-            "do": {**run_as_root(_TEE, "--", path), "stdin": draft.input(f"{source}\n")},
-            "undo": run_as_root("/usr/bin/rm", "-f", "--", path),
-            "before": "no file",
-            "after": draft.text(source),
-        },
-    )
-    pair = f"/^{delimit(escape(source))}$/d"
-    is_missing = f'{found} == "" && {is_there} != ""'
-    _add_part(draft, origin, path, f"{source}\n", (is_missing, is_there), pair)
+    write = {**run_as_root(_TEE, "--", path), "stdin": draft.input(f"{source}\n")}
+    create = {"do": write, "undo": run_as_root("/usr/bin/rm", "-f", "--", path)}
+    line = f"/^{delimit(escape(source))}$/d"
+    _make_or_add(draft, origin, path, f"{source}\n", (found, is_there), line, create)
 
 
 def carry_update(draft: Draft, origin: Origin, changed: str) -> None:
@@ -204,6 +188,34 @@ def _read_part(draft: Draft, path: str, first: str, more: int) -> str:
     found = draft.add_reading(f"part_{path}", _make_reading(run))
     draft.current.append(f"{path} {{{found} == '' ? 'has no such part' : 'has such a part'}}")
     return found
+
+
+def _make_or_add(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    text: str,
+    readings: tuple[str, str],
+    undo: str,
+    create: Mapping[str, object],
+) -> None:
+    """Add the steps that make a file of some lines, or append them.
+
+    readings: of the lines, and of the file. create: the command that makes it, and its undo.
+    """
+    found, is_there = readings
+    if draft.makes_file(path):
+        # Another step before this makes it, which was not there when it was read.
+        _add_part(draft, origin, path, text, (f'{found} == ""', is_there), undo)
+        return
+    shown = draft.text(text.replace("\n", " | "))[:200]
+    draft.claim(path, "a file")
+    title = f"Create {draft.text(path)} with these lines"
+    when = f'{found} == "" && {is_there} == ""'
+    step = {"title": title, "when": when, **create, "before": "no file", "after": shown}
+    draft.add_step(origin, step)
+    is_missing = f'{found} == "" && {is_there} != ""'
+    _add_part(draft, origin, path, text, (is_missing, is_there), undo)
 
 
 def _add_part(

@@ -116,6 +116,11 @@ REVERSIBLE = {
         "cron: {name: 'a [b]', cron_file: DIR/new, user: root, job: 'echo 1 % $A', hour: 3}",
         "new",
     ),
+    "two jobs of a new file": (
+        "cron: {name: '{{ item }}', cron_file: DIR/new, user: root, job: '/bin/{{ item }}'}\n"
+        "  loop: [a, b]",
+        "new",
+    ),
     "a job of a file": (
         "cron: {name: a, cron_file: DIR/conf, user: root, job: /bin/a, special_time: daily}",
         "conf",
@@ -253,6 +258,32 @@ def test_part_of_a_file_is_replaced_between_its_marks(tmp_path: Path, name: str)
     assert isinstance(step.undo, NoUndo)
     apply(plan)
     assert (tmp_path / "conf").read_text() == after
+    assert not make_plan(runbook).steps
+
+
+def test_jobs_of_one_new_file_follow_each_other(tmp_path: Path):
+    task = "- cron: {name: '{{ item }}', cron_file: DIR/new, user: root, job: '/bin/{{ item }}'}\n"
+    apply(make_plan(load(tmp_path, f"{task}  loop: [a, b]\n")))
+    lines = [f"#Ansible: {one}\n* * * * * root /bin/{one}\n" for one in "ab"]
+    assert (tmp_path / "new").read_text() == "".join(lines)
+
+
+def test_blocks_between_the_same_markers_are_asked_about(tmp_path: Path):
+    file = tmp_path / "tasks.yml"
+    file.write_text("- blockinfile: {path: /etc/a, block: 'x {{ item }}'}\n  loop: [1, 2]\n")
+    ((draft,),) = [one.drafts for one in import_ansible(file, set())]
+    assert any("steps here set the block of /etc/a" in str(one) for one in draft.list_questions())
+
+
+def test_line_with_two_files_runs_where_one_is_missing_and_the_other_is_there(tmp_path: Path):
+    paths = f"{tmp_path}/old {tmp_path}/new"
+    task = f"- command: mv {paths} creates={tmp_path}/new removes={tmp_path}/old\n"
+    runbook = load(tmp_path, task)
+    assert not make_plan(runbook).steps
+    (tmp_path / "old").touch()
+    plan = make_plan(runbook)
+    assert len(plan.steps) == 1
+    (tmp_path / "new").touch()
     assert not make_plan(runbook).steps
 
 

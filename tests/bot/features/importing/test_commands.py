@@ -418,7 +418,7 @@ def test_handler_asks_when_it_is_needed_if_that_is_not_known_of_a_task(tmp_path:
     reload = write(tmp_path, play.replace("command: update-grub", "systemd: daemon_reload=yes"))
     (other,) = import_ansible(Path(reload), set())
     assert list_became(other) == ["left out", OVER]
-    assert "was changed. what that was read shows" in " ".join(other.drafts[0].render().split())
+    assert "was changed. What that was read shows" in " ".join(other.drafts[0].render().split())
     assert "whether a task that notifies it was changed" in job.outcomes[-1].note
 
 
