@@ -345,8 +345,10 @@ def _parse_utc(text: str) -> datetime | None:
 
 
 def format_span(microseconds: int) -> str:
-    """Return a time span in at most two units: `4 min 10 s`."""
+    """Return a time span in at most two units: `4 min 10 s`, `40 ms`."""
     seconds = max(microseconds, 0) / SECOND
+    if seconds < 0.1:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     total = int(seconds)

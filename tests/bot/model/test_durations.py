@@ -31,8 +31,9 @@ def test_iso_times_of_the_command_line_match_those_of_the_api(after: int) -> Non
 @pytest.mark.parametrize(
     ("seconds", "words"),
     [
-        (-5, "0.0 s"),
-        (0, "0.0 s"),
+        (-5, "0 ms"),
+        (0, "0 ms"),
+        (0.04, "40 ms"),
         (0.34, "0.3 s"),
         (9.94, "9.9 s"),
         (12, "12 s"),
