@@ -135,7 +135,7 @@ class ServiceHealth:
 
     def _check_database(self, milliseconds: int) -> Iterator[CheckResult]:
         kind = "SQLite" if self.database.embedded else "PostgreSQL"
-        message = f"{kind} answers in {milliseconds} ms"
+        message = f"{kind} answers in {milliseconds or '<1'} ms"
         yield (
             create_ok_result("Database", message)
             if milliseconds < _SLOW_MILLISECONDS
@@ -182,7 +182,7 @@ class ServiceHealth:
     def _check_clock(self, tx: Transaction) -> CheckResult:
         seconds = self.clock() - tx.now / _SECOND
         if abs(seconds) <= _SKEW_SECONDS:
-            return create_ok_result("Clock", f"agrees with the database's to {abs(seconds):.1f} s")
+            return create_ok_result("Clock", "agrees with the database's")
         message = (
             f"is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} the database's"
         )
@@ -240,7 +240,7 @@ def _check_work(tx: Transaction) -> Iterator[CheckResult]:
     counts = stats.count_open_work(tx)
     workers = leases.list_workers(tx)
     queued = f"{format_count(counts.queued, 'run')} queued"
-    message = f"{queued}; workers: {', '.join(workers) or 'none'}"
+    message = f"{queued}; busy workers: {', '.join(workers) or 'none'}"
     if counts.stalled:
         yield create_error_result(
             "Work", f"{format_count(counts.stalled, 'run')} without progress; {message}"

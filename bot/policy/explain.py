@@ -408,7 +408,8 @@ def _describe_area(area: AreaEvaluation, *, subject: str, usual_wait: int | None
             sentences[0] = "Needs no approval, at least until its plan is known."
     if area.if_irreversible is not None:
         first = area.if_irreversible.describe(subject=subject)[0]
-        sentences.append(f"If a step is irreversible: {first[:1].lower()}{first[1:]}")
+        if first != sentences[0]:
+            sentences.append(f"If a step is irreversible: {first[:1].lower()}{first[1:]}")
     if is_held:
         sentences.append(f"Currently on hold: {area.freeze}.")
     return sentences

@@ -292,7 +292,7 @@ def _is_signed(rights: Rights) -> bool:
 def _describe_signed(rights: Rights) -> str:
     how = {"requests": rights.signs_requests, "approvals": rights.signs_approvals}
     acts = join_names(act for act, applies in how.items() if applies)
-    return f"{acts} of {rights.what}, {rights.where}"
+    return f"{acts} of {rights.what} ({rights.where})"
 
 
 def _build_group(

@@ -140,7 +140,7 @@ def _render_page(
         log_page=log_page,
         unknown_filters=unknown_filters,
         choices=list_choices(user.policy),
-        kinds={kind: kind for kind in log_page.kinds},
+        kinds={kind: kind.replace("_", " ") for kind in log_page.kinds},
         typed={name: log_page.typed.get(name, "") for name in (*FILTER_NAMES, "kind")},
         invalid=log_page.problems,
         entries=log_page.entries,

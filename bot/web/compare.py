@@ -239,9 +239,9 @@ def _render_result(compared: ComparedRun) -> Iterator[str]:
 
 _STEP_STATE_LABELS = {
     StepState.INTENT: "sent",
-    StepState.SUCCEEDED: "done",
+    StepState.SUCCEEDED: "succeeded",
     StepState.FAILED: "failed",
-    StepState.UNKNOWN: "unknown",
+    StepState.UNKNOWN: "unknown outcome",
 }
 
 

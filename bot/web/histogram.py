@@ -98,5 +98,5 @@ def build_histogram(
         )
 
     partly = "" if times.is_complete else "; older ones are not counted"
-    description = f"{format_count(total, noun)}, {format_span(step)} a bar{partly}"
+    description = f"{format_count(total, noun)}, {format_span(step)} per bar{partly}"
     return Histogram([build_bar(n) for n in range(number)], first, end, description)

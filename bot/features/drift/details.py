@@ -120,8 +120,8 @@ def get_answer_right(policy: Policy, run: Run, *, person: str, now: int) -> Answ
     if ruling.allowed:
         return AnswerRight("", required.requires_second_factor)
     return AnswerRight(
-        f"only people who can approve {run.runbook} on {run.host} can decide this: "
-        f"{ruling.refusal_reason}"
+        f"only people who can approve {run.runbook} on {run.host} can adopt the value or let it "
+        f"vary: {ruling.refusal_reason}"
     )
 
 

@@ -55,7 +55,7 @@ def test_change_log_chart_counts_the_entries_that_match_the_filter(site: Site) -
         "area=edge&since=2+h": of_edge,
     }.items():
         page = Page(browser.get(f"/changelog?{query}&chart=yes").text)
-        assert f" {count} events, 1 min a bar " in page.text, query
+        assert f" {count} events, 1 min per bar " in page.text, query
     page = Page(browser.get("/changelog?area=edge&since=2+h&chart=yes").text)
     # More than one if a minute ended meanwhile.
     bars = {link for link in page.links if "until=" in link}

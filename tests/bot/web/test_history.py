@@ -270,7 +270,7 @@ def test_histogram_counts_matching_runs_and_its_bars_filter_by_time(site: Site) 
     page = Page(browser.get("/runs").text)
     assert page.strange == page.unlabelled == []
     part = Page(browser.get("/runs?host=lb1&chart=yes").text)
-    assert "2 runs, 5 min a bar" in part.text
+    assert "2 runs, 5 min per bar" in part.text
     bars = [link for link in part.links if "since=" in link]
     shown = {link: Page(browser.get(link).text) for link in (bars[0], bars[-1])}
     counts = [sum(one.startswith("compare-") for one in page.ids) for page in shown.values()]

@@ -72,7 +72,10 @@ def test_hostile_watched_value_stays_text_on_drift_pages(site: Site, key: DriftK
 def test_developer_can_restore_a_changed_value_but_not_adopt_it(site: Site, key: DriftKey):
     browser = site.browser("dora")
     page = Page(browser.get(f"/drift/{key.id}").text)
-    assert "Only people who can approve toy keep on lb1 can decide this" in page.text
+    assert (
+        "Only people who can approve toy keep on lb1 can adopt the value or let it vary"
+        in page.text
+    )
     answer = browser.post(f"/drift/{key.id}/restore", follow_redirects=False)
     site.harness.run_queued_work()
     number = int(answer.headers["location"].split("/")[2].partition("?")[0])
