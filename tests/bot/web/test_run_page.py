@@ -650,3 +650,17 @@ def test_only_a_run_with_an_earlier_one_links_to_the_comparison(site: Site) -> N
     second = site.harness.request(LAMP_ON)
     page = browser.get(f"/runs/{second.id}").text
     assert f"/runs/compare?a={first.id}&amp;b={second.id}" in page
+
+
+def test_run_page_says_that_the_reader_approved_and_that_an_empty_plan_sent_nothing(
+    site: Site,
+) -> None:
+    shown = add_sample_runs(site.database)
+    olga = site.browser("olga")
+    queued = Page(olga.get(f"/runs/{shown['queued']}").text).text
+    assert "You have approved this request. You can still deny it until it starts." in queued
+    assert "You cannot approve" not in queued
+    unchanged = Page(olga.get(f"/runs/{shown['no_changes']}").text).text
+    assert "The plan has no steps. No command was sent." in unchanged
+    assert "No changes" in unchanged
+    assert "No_changes" not in unchanged
