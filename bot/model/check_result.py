@@ -39,6 +39,8 @@ def create_error_result(subject: str, message: str) -> CheckResult:
 
 def describe_total(results: Sequence[CheckResult]) -> str:
     """Return the number of errors and warnings: `2 problems, 1 warning`; `Healthy` without any."""
+    if not results:
+        return "Nothing was checked"
     levels = Counter(each.level for each in results)
     parts = [
         format_count(levels["error"], "problem") if levels["error"] else "Healthy",

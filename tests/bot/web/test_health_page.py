@@ -24,3 +24,10 @@ def test_health_page_shows_check_results_to_those_who_may_stop_everything(site: 
 def test_health_page_is_refused_to_other_people(site: Site):
     assert site.browser("dora").get("/health").status_code == 403
     assert "/health" not in Page(site.browser("dora").get("/policy").text).links
+
+
+def test_health_page_without_checks_is_not_healthy(site: Site):
+    site.app = build_app(replace(site.parts, list_check_results=lambda: [], health_checks={}))
+    page = Page(site.browser("olga").get("/health").text)
+    assert "Nothing was checked" in page.text
+    assert "Healthy" not in page.text
