@@ -1,5 +1,6 @@
 """Search the change log by its entries and by the runs that they are about."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -138,12 +139,12 @@ def find_entry_times(tx: Transaction, entry_filter: EntryFilter) -> CountedTimes
     """
     query = _build_query(tx, entry_filter)
     if entry_filter.run_filter is not None:
-        query = _add_run_condition(tx, entry_filter, query, _MAX_COUNTED_RUNS)
-        if query is None:
+        found = _find_runs(tx, entry_filter, entry_filter.run_filter, most=_MAX_COUNTED_RUNS)
+        if not found:
             return None
+        query = _add_runs(tx, query, found)
         given = {**query.parameters, "most": search.MAX_COUNTED}
-        is_complete = len(cast("list[int]", given["runs"])) < _MAX_COUNTED_RUNS
-        return CountedTimes(_select("at", query), given, is_complete)
+        return CountedTimes(_select("at", query), given, len(found) < _MAX_COUNTED_RUNS)
     if host_patterns.is_pattern(entry_filter.host):
         query = query.add_condition(
             _HOST_PATTERN, like=host_patterns.convert_to_sql_like(entry_filter.host)
@@ -182,7 +183,9 @@ def _build_single_query(
     """Build the query if a single one is enough; None if nothing can match."""
     query = _build_query(tx, entry_filter)
     if entry_filter.run_filter is not None:
-        return _add_run_condition(tx, entry_filter, query, limit)
+        most = max(limit, MAX_RUNS)
+        found = _find_runs(tx, entry_filter, entry_filter.run_filter, most=most)
+        return _add_runs(tx, query, found) if found else None
     return (
         query.add_condition("host = :host", host=entry_filter.host) if entry_filter.host else query
     )
@@ -213,19 +216,18 @@ def _build_query(tx: Transaction, entry_filter: EntryFilter) -> _EntryQuery:
     return query
 
 
-def _add_run_condition(
-    tx: Transaction, entry_filter: EntryFilter, query: _EntryQuery, limit: int
-) -> _EntryQuery | None:
-    assert entry_filter.run_filter is not None  # noqa: S101 - the caller checks it
-    host, until = (
-        entry_filter.host or entry_filter.run_filter.host,
-        _get_latest_request_time(tx, entry_filter),
-    )
-    run_filter = replace(entry_filter.run_filter, host=host, until=until)
-    numbers = search.find_run_numbers(tx, run_filter, most=max(limit, MAX_RUNS))
-    if not numbers:
-        return None
-    query = query.add_condition("run IN :runs", runs=numbers)
+def _find_runs(
+    tx: Transaction, entry_filter: EntryFilter, run_filter: RunFilter, *, most: int
+) -> list[int]:
+    """Return the numbers of the newest runs that the page can be about."""
+    host, until = entry_filter.host or run_filter.host, _get_latest_request_time(tx, entry_filter)
+    return search.find_run_numbers(tx, replace(run_filter, host=host, until=until), most=most)
+
+
+def _add_runs(tx: Transaction, query: _EntryQuery, runs: Sequence[int]) -> _EntryQuery:
+    """Search the entries of these runs alone."""
+    listed = f"run IN ({sql_text.list_number_sql(tx, 'runs')})"
+    query = query.add_condition(listed, runs=json.dumps(runs))
     # `seq + 0` keeps the database from walking the log from its end, which may hold long stretches
     # about other runs: it uses the index on runs instead, and sorts only the numbers.
     which = f"{_select('seq', query)} ORDER BY seq + 0 DESC LIMIT :most"

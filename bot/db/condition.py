@@ -3,9 +3,8 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from sqlalchemy import BindParameter, TextClause, bindparam, text
+from sqlalchemy import TextClause, text
 
 _NAMED = re.compile(r"(?<!:):(\w+)")
 
@@ -13,14 +12,9 @@ _NAMED = re.compile(r"(?<!:):(\w+)")
 def bind_text(sql: str, given: Mapping[str, object]) -> TextClause:
     """Return SQL with its values bound, each where it stands as `:name`.
 
-    given: values by their names; those that the SQL does not name are left out. A list of numbers,
-    of one at least, is for `IN :name`.
+    given: values by their names; those that the SQL does not name are left out.
     """
-    named = {name: given[name] for name in _NAMED.findall(sql)}
-    binds: list[BindParameter[Any]] = [
-        bindparam(name, value, expanding=isinstance(value, list)) for name, value in named.items()
-    ]
-    return text(sql).bindparams(*binds)
+    return text(sql).bindparams(**{name: given[name] for name in _NAMED.findall(sql)})
 
 
 @dataclass(frozen=True)

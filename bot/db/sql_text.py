@@ -38,3 +38,10 @@ def list_parameter_sql(tx: Transaction, name: str) -> str:
     if tx.embedded:
         return f"SELECT value FROM json_each(:{name})"  # noqa: S608 - ours
     return f"SELECT json_array_elements_text(CAST(:{name} AS json))"
+
+
+def list_number_sql(tx: Transaction, name: str) -> str:
+    """Return SQL for the members of a JSON list of numbers that is given by this name."""
+    if tx.embedded:
+        return f"SELECT value FROM json_each(:{name})"  # noqa: S608 - ours
+    return f"SELECT CAST(json_array_elements_text(CAST(:{name} AS json)) AS INTEGER)"
