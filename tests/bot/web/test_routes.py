@@ -177,12 +177,13 @@ def test_get_and_head_requests_change_nothing(
     assert site.harness.fleet.sent == []
 
 
-@pytest.mark.parametrize("path", sorted({path for method, path in ROUTES if method == "POST"}))
+@pytest.mark.parametrize(
+    "path",
+    sorted(path for method, path in ROUTES if method == "POST" and ("GET", path) not in ROUTES),
+)
 def test_post_route_refuses_get_with_405(
     gallery_site: tuple[Site, Mapping[str, int]], path: str
 ) -> None:
-    if ("GET", path) in ROUTES:
-        return
     site, numbers = gallery_site
     answer = site.browser("olga").get(path.format(number=numbers["pending"], **NAMES))
     assert answer.status_code == 405

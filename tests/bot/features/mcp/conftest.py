@@ -6,14 +6,11 @@ import threading
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import httpx2
 import pytest
 import uvicorn
-from mcp import Client
-from mcp.client.streamable_http import streamable_http_client
-from mcp_types import CallToolResult
 from starlette.applications import Starlette
 from starlette.routing import Route
 
@@ -25,6 +22,10 @@ from runbooks import Check, Host, Report, load_catalogue
 from tests.agents import add_agent, get_rules_for_agents
 from tests.bot.harness import Harness, open_harness
 from tests.toy import RUNBOOKS
+
+if TYPE_CHECKING:
+    from mcp import Client
+    from mcp_types import CallToolResult
 
 ERAS = ("legacy", "2026-07-28")
 
@@ -47,7 +48,7 @@ class Door:
     ) -> dict[str, Any]:
         """Call a tool as the SDK's client does; return its structured result, or its error."""
 
-        async def act(client: Client) -> CallToolResult:
+        async def act(client: "Client") -> "CallToolResult":
             return await client.call_tool(tool, arguments)
 
         result = self.talk(act, token or self.token(), era=era)
@@ -57,8 +58,12 @@ class Door:
         return result.structured_content
 
     def talk(
-        self, act: Callable[[Client], Awaitable[Any]], token: str, *, era: str = ERAS[1]
+        self, act: "Callable[[Client], Awaitable[Any]]", token: str, *, era: str = ERAS[1]
     ) -> Any:
+        # It takes a second, which every process that collects tests would otherwise spend.
+        from mcp import Client
+        from mcp.client.streamable_http import streamable_http_client
+
         async def connect() -> Any:
             headers = {"Authorization": f"Bearer {token}"}
             async with httpx2.AsyncClient(headers=headers, timeout=40) as http:

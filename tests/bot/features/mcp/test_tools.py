@@ -2,11 +2,10 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx2
 import pytest
-from mcp import Client
 
 from bot.audit import change_log
 from bot.db import runs
@@ -19,6 +18,9 @@ from tests.bot.databases import create_sqlite_database
 from tests.bot.features.mcp.conftest import ERAS, Door, serve
 from tests.bot.harness import open_harness
 from tests.policies import get_starter_rules
+
+if TYPE_CHECKING:
+    from mcp import Client
 
 LAMP_ON = "toy set lb1 lamp on"
 DOCS = Path(__file__).parents[4] / "docs" / "agents.md"
@@ -86,7 +88,7 @@ def test_agent_checks_plans_requests_and_a_person_approves(door: Door, era: str)
 
 
 def test_mcp_tools_have_correct_hints_and_a_fixed_order(door: Door):
-    async def act(client: Client) -> Any:
+    async def act(client: "Client") -> Any:
         return [(await client.list_tools()).tools for _ in range(2)]
 
     first, second = door.talk(act, door.token())
