@@ -84,6 +84,8 @@ OF_STYLES = "css-orientation-lock"
 # Kinds of runs whose pages have each part that there is: what is decided, asked and resolved,
 # output, live output, undo.
 KINDS = ("pending", "failed", "unknown", "running", "succeeded", "long")
+# The menu and the foot, which `make chaos` has axe judge on every page.
+OF_EVERY_PAGE = () if CHAOS else (".kt-top", ".kt-foot")
 # What can be reached by Tab, and can be seen.
 PLACES = """within => {
   const some = "a[href], button, input, select, textarea, summary, [tabindex='0']";
@@ -171,25 +173,40 @@ def list_addresses(runs: Mapping[str, int]) -> Iterator[str]:
 
 
 def check_page(visit: Visit, within: str = "body") -> Looks:
-    """Look at the page that is open in every way. within: where the keyboard goes."""
+    """Look at the page that is open in every way. within: where the keyboard goes, and axe looks.
+
+    The window may be as narrow as a telephone afterwards.
+    """
     complaints = [*visit.complaints]
     visit.complaints.clear()
+    # The width that it has comes first: to draw all anew takes a while.
+    is_narrow = visit.page.viewport_size == TELEPHONE
+    wide = _measure_on_telephone(visit.page) if is_narrow else 0
+    visit.page.set_viewport_size(DESK)
     cut = visit.page.evaluate(CUT)
-    light, dark = run_axe(visit.page)
+    light, dark = run_axe(visit.page, without=() if within == "body" else OF_EVERY_PAGE)
     visit.press("Tab")
     lost = visit.page.evaluate(WALK, within)
-    visit.page.set_viewport_size(TELEPHONE)
-    wide = visit.page.evaluate("document.documentElement.scrollWidth")
-    visit.page.set_viewport_size(DESK)
+    if not is_narrow:
+        wide = _measure_on_telephone(visit.page)
     return Looks(light, dark, cut, lost, wide, complaints)
 
 
-def run_axe(page: Page) -> tuple[list[str], list[str]]:
-    """Return what is wrong when it is light, and what is too pale in the dark."""
+def _measure_on_telephone(page: Page) -> int:
+    """Return how many pixels the page takes in a window as narrow as a telephone."""
+    page.set_viewport_size(TELEPHONE)
+    return page.evaluate("document.documentElement.scrollWidth")
+
+
+def run_axe(page: Page, without: Sequence[str] = ()) -> tuple[list[str], list[str]]:
+    """Return what is wrong when it is light, and what is too pale in the dark.
+
+    without: selectors of parts that axe need not look at, as it has on another page.
+    """
     if not page.evaluate("'axe' in window"):
         page.evaluate(AXE.read_text())
-    without = [OF_STYLES] if CHAOS else [OF_STYLES, "color-contrast"]
-    disabled = ", ".join(f"'{rule}': {{ enabled: false }}" for rule in without)
+    unused = [OF_STYLES] if CHAOS else [OF_STYLES, "color-contrast"]
+    disabled = ", ".join(f"'{rule}': {{ enabled: false }}" for rule in unused)
     rules = {
         "light": f"rules: {{ {disabled} }}",
         "dark": "runOnly: ['color-contrast']",
@@ -202,14 +219,15 @@ def run_axe(page: Page) -> tuple[list[str], list[str]]:
         page.emulate_media(color_scheme=scheme)
         faults[scheme] = page.evaluate(CONTRAST)
         if scheme == "light" or CHAOS:
-            faults[scheme] += list_violations(page, rules[scheme])
+            faults[scheme] += list_violations(page, rules[scheme], without)
     return faults["light"], faults["dark"]
 
 
-def list_violations(page: Page, rules: str) -> list[str]:
+def list_violations(page: Page, rules: str, without: Sequence[str] = ()) -> list[str]:
     # Of what is as it should be nothing is told, which would take most of the time.
     options = f"{{ resultTypes: ['violations'], {rules} }}"
-    violations = page.evaluate(f"async () => (await axe.run({options})).violations")
+    look = f"async without => (await axe.run({{ exclude: without }}, {options})).violations"
+    violations = page.evaluate(look, [[selector] for selector in without])
     return [
         f"{each['id']}: {node['html'][:160]}" for each in violations for node in each["nodes"][:3]
     ]

@@ -38,6 +38,7 @@ def looks(
         visit.open(address)
         # The menu and the foot are those of every page.
         results[address] = check_page(visit, within="main" if results else "body")
+    visit.page.set_viewport_size(DESK)
     return results
 
 
