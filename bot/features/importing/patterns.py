@@ -6,7 +6,8 @@ from bot.features.importing.drafts import Unclear
 from runbooks._declared_parsers import compile_pattern
 
 _IN_BRACKETS = r"""[A-Za-z0-9_ .,:;=/#"'$*+?()|@%<>~&!{}-]"""
-_BRACKETS = rf"\[\^?[\]^]?{_IN_BRACKETS}*\]"
+# A ] that comes first is one of the signs.
+_BRACKETS = rf"\[\^?+[\]^]?+{_IN_BRACKETS}*\]"
 _ATOM = "|".join(
     (
         r"""[A-Za-z0-9_ ,=:/%@"'<>;#~&!.-]""",
@@ -15,9 +16,10 @@ _ATOM = "|".join(
         _BRACKETS,
     )
 )
-# Neither a repeat of a repeat, which may be a lazy one, nor an empty choice.
+# Neither a repeat of a repeat, which may be a lazy one, nor an empty choice, nor ^ or $ in the
+# middle of a line.
 _PATTERN = re.compile(
-    rf"(?!\|)(?:(?:{_ATOM})[*+?]?(?![*+?])|\^(?![*+?])|\$(?![*+?])"
+    rf"(?!\|)(?:(?:{_ATOM})[*+?]?(?![*+?])|(?<![^(|])\^(?![*+?])|\$(?![^)|])"
     rf"|\((?![?*+|)])|(?<!\|)\)[*+?]?(?![*+?])|\|(?![|)*+?]|$))*"
 )
 _TOKEN = re.compile(rf"\\.|{_BRACKETS}|.", re.DOTALL)
@@ -29,12 +31,18 @@ _NOT_EMPTY = re.compile(rf"\+?(?:{_ATOM})(?![*?])")
 def read_pattern(pattern: str) -> str:
     """Return a pattern that finds the same lines without their ends. Raises Unclear.
 
-    Ansible looks for it in lines with their ends, which a blank and what is not a sign may match.
+    Ansible looks for it in lines with their ends, which a blank and what is not a sign may match,
+    and in bytes: a sign that is not of ASCII is two or more to it.
     """
     unclear = Unclear(f"the pattern {pattern[:80]!r} may mean something else to sed")
     if not _PATTERN.fullmatch(pattern):
         raise unclear
-    found = "".join(_read_part(one[0], pattern[one.end() :]) for one in _TOKEN.finditer(pattern))
+    tokens = [*_TOKEN.finditer(pattern)]
+    parts = [_read_part(one[0], pattern[one.end() :]) for one in tokens]
+    # A line has one end: two parts may not both be it.
+    if sum(part.endswith("|$)") for part in parts) > 1:
+        raise unclear
+    found = "".join(parts)
     try:
         compile_pattern(found)
     except ValueError:
