@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from bot.health import ServiceHealth
+from bot.model.check_result import CheckResult
 from bot.web import build_app
 from bot.web.deps import ComponentHealth as Door
 from tests.bot.web.conftest import Site
@@ -27,7 +28,9 @@ def test_health_page_is_refused_to_other_people(site: Site):
 
 
 def test_health_page_without_checks_is_not_healthy(site: Site):
-    site.app = build_app(replace(site.parts, list_check_results=lambda: [], health_checks={}))
+    site.app = build_app(
+        replace(site.parts, list_check_results=list[CheckResult], health_checks={})
+    )
     page = Page(site.browser("olga").get("/health").text)
     assert "Nothing was checked" in page.text
     assert "Healthy" not in page.text
