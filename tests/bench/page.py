@@ -102,9 +102,9 @@ number.
 
 
 _CLIENTS = """\
-The same command on the same hosts, connections open, clients in turn; medians. *Keyturn, the whole
-path* includes policy, plan, gate, the signed log and the stored output. The other clients do none
-of that.
+The same command on the same hosts, connections open, clients in turn; medians of three rounds of
+each that stays open. *Keyturn, the whole path* includes policy, plan, gate, the signed log and the
+stored output. The other clients do none of that.
 """
 
 _GROWTH = """\
