@@ -73,6 +73,11 @@ _HASH_PATTERN = re.compile(r"\b[0-9a-f]{64}\b")
 _UNSUMMARISED = {"mark", "approver_groups", "area", "digest", "body"}
 
 
+def format_kind(kind: str) -> str:
+    """Return a kind of entries for people: `no changes`."""
+    return kind.replace("_", " ")
+
+
 @lru_cache(256)
 def get_fact_label(name: str) -> str:
     """Return the name of a fact for people: `Approvals needed`."""

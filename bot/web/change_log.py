@@ -15,7 +15,7 @@ from bot.db import search, view_conditions
 from bot.db.database import Transaction
 from bot.model import times
 from bot.model.text import format_sentence
-from bot.queries.run_timeline import get_entry_facts
+from bot.queries.run_timeline import format_kind, get_entry_facts
 from bot.queries.unknown_filters import describe_unknown_log_names
 from bot.web.auth import CurrentUser, User, open_visit
 from bot.web.deps import WebDeps
@@ -140,7 +140,7 @@ def _render_page(
         log_page=log_page,
         unknown_filters=unknown_filters,
         choices=list_choices(user.policy),
-        kinds={kind: kind.replace("_", " ") for kind in log_page.kinds},
+        kinds={kind: format_kind(kind) for kind in log_page.kinds},
         typed={name: log_page.typed.get(name, "") for name in (*FILTER_NAMES, "kind")},
         invalid=log_page.problems,
         entries=log_page.entries,

@@ -17,6 +17,7 @@ from bot.model.schedule import list_time_zones
 from bot.model.text import escape_control, format_count, format_sentence
 from bot.queries.run_timeline import (
     describe_facts,
+    format_kind,
     get_fact_label,
     summarise_facts,
 )
@@ -151,6 +152,7 @@ def load_templates() -> Jinja2Templates:
         code_spans=render_code,
         sentence=format_sentence,
         start_sentence=start_sentence,
+        kind_words=format_kind,
         plain_output=terminal_text.remove_escape_sequences,
         short_hash=_hash_text,
     )

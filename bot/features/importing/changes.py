@@ -87,9 +87,10 @@ def _read_unit(draft: Draft, name: str) -> _Unit:
     name = name.removesuffix(".service")
     stem, dot, kind = name.rpartition(".")
     is_other = f"{dot}{kind}" in _LIKE_SERVICES
-    if not _SERVICE.fullmatch(stem if is_other else name) or name.endswith(_OTHER_UNITS):
+    plain = stem if is_other else name
+    if not _SERVICE.fullmatch(plain) or name.endswith(_OTHER_UNITS):
         raise Unclear(f"{name[:80]!r} is not the name of a service")
-    if systemd.is_protected(f"{stem if is_other else name}.service"):
+    if systemd.is_protected(f"{plain}.service"):
         raise Unclear(f"access to a host may depend on {name}, so Keyturn leaves it alone")
     if is_other:
         _refuse_any(name)
