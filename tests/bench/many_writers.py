@@ -25,7 +25,7 @@ def measure(seconds: float) -> Part:
     """Append one entry a transaction for so long, each durable before the next."""
     rows = [["processes", "writers", "appends/s", "p50", "p99"]]
     most = 0.0
-    with Postgres() as server, tempfile.TemporaryDirectory() as directory:
+    with Postgres(fsync="on") as server, tempfile.TemporaryDirectory() as directory:
         key = Path(directory) / "changelog.key"
         database = Database(server.new_database(), signing.create_signing_key(key))
         migrations.upgrade_schema(database)

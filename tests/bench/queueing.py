@@ -26,7 +26,7 @@ _PAUSE = 0.02
 
 def measure(count: int, singles: int, rounds: int) -> Part:
     """Enqueue so many runs at once, so often, and then so many one by one."""
-    with Postgres() as server:
+    with Postgres(fsync="on") as server:
         database = Database(server.new_database(), SigningKey.create())
         migrations.upgrade_schema(database)
         with _start_workers(database.engine.url.render_as_string(False)) as taken:

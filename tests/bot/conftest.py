@@ -21,9 +21,7 @@ def shared_event_loop() -> Generator[None]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Generator[Postgres]:
-    # Each test has a database of its own, of five hundred files: to write them all to the disk,
-    # and to take them away from there, would take longer than the tests.
-    with Postgres(fsync="off") as server:
+    with Postgres() as server:
         yield server
 
 

@@ -43,12 +43,13 @@ _SMALL = {
 class Server(Daemon):
     """One server on loopback with the files of its own. like: whose standby it is.
 
-    password: that it asks for; "" for none. fsync: "off" where the machine itself will not crash
-    meanwhile; its files are in memory then, if that has room for thousands.
+    password: that it asks for; "" for none. fsync: "off" where only its processes crash, and not
+    the machine: then its files are in memory, if that has room for thousands, and no test waits
+    for a disk that others keep busy.
     """
 
     def __init__(
-        self, like: "Server | None" = None, *, password: str = "", fsync: Fsync = "on"
+        self, like: "Server | None" = None, *, password: str = "", fsync: Fsync = "off"
     ) -> None:
         within = _choose_parent_directory() if fsync == "off" else "/tmp"
         super().__init__(within=within)

@@ -13,7 +13,7 @@ _NUMBERS = itertools.count(1)
 class Postgres(Server):
     """A server of our own that asks for a password; `with` starts it and takes it away."""
 
-    def __init__(self, *, fsync: Fsync = "on") -> None:
+    def __init__(self, *, fsync: Fsync = "off") -> None:
         super().__init__(password=secrets.token_hex(16), fsync=fsync)
 
     def new_database(self, *, like: str = "template1") -> str:
