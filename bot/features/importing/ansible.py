@@ -216,6 +216,11 @@ def import_ansible(
     ]
     title = name or (file.absolute().parent.parent.name if file.stem == "main" else file.stem)
     if not plays:
+        if not any("block" in one or len(_list_modules(one)) == 1 for one in as_list(items)):
+            raise SourceError(
+                f"{file}: line 1: is not a playbook: none of its entries is a play, which has "
+                "`hosts`, or a task, which has one module"
+            )
         return [_import_tasks(file, document, title, items, target).finish(taken)]
     found: list[Imported] = []
     for number, (at, raw) in enumerate(plays, start=1):
@@ -317,6 +322,11 @@ def _question_defaults(play: _Play) -> None:
         play.pages.notes.append({"text": f"TODO: {question} {shown}"[:999] + "?"})
 
 
+def _list_modules(raw: dict[str, Any]) -> list[str]:
+    """Return the keys of a task that say what it does: one, unless it is something else."""
+    return [key for key in raw if key not in _KEYWORDS and not key.startswith("with_")]
+
+
 def _import_task(
     play: _Play,
     document: Document,
@@ -330,7 +340,7 @@ def _import_task(
         _import_block(play, document, path, raw)
         return
     raw = {**play.common, **raw}
-    modules = [key for key in raw if key not in _KEYWORDS and not key.startswith("with_")]
+    modules = _list_modules(raw)
     if len(modules) != 1:
         _ask(play, Origin(play.file, line, str(raw.get("name") or "task")), "it has no one module")
         return

@@ -38,7 +38,9 @@ def import_semaphore(
     document = read_yaml(file, read_bytes(file))
     data = document.data
     found = as_mapping(data).get("templates") if is_mapping(data) else data
-    if not is_list_of_mappings(found):
+    if not is_list_of_mappings(found) or not any(
+        key in one for one in as_list(found) for key in ("playbook", "app")
+    ):
         raise SourceError(
             f"{file}: line 1: is not a project of Semaphore: a list of `templates`, each with a "
             "`playbook`"

@@ -528,11 +528,13 @@ OUTSIDE = (
         ("rundeck", "x" * (MAX_BYTES + 1), "has more than 1024 KiB"),
         ("ansible", "[" * 10000, "is nested too deeply"),
         ("ansible", "hosts: all", "line 1: is not a playbook"),
+        ("ansible", "- {name: job, sequence: {}, options: []}", "none of its entries is a play"),
         ("ansible", "- hosts: all\n  tasks: {a: b}", "line 2: tasks is not a list"),
         ("ansible", "- hosts: all\n  tasks: [x]", "tasks is not a list of tasks"),
         ("ansible", "- !!python/object/apply:os.system [id]", "tags are not allowed"),
         ("semaphore", "{}", "is not a project of Semaphore"),
         ("semaphore", '{"templates": [1]}', "is not a project of Semaphore"),
+        ("semaphore", '[{"hosts": "all", "tasks": []}]', "is not a project of Semaphore"),
     ],
 )
 def test_file_that_is_no_job_gets_a_sentence_with_its_place(
