@@ -120,11 +120,11 @@ def show_log(
 
 
 def _print_entries(entries: "Iterable[Entry]") -> None:
-    from bot.audit import formats
+    from bot.queries import log_formats
 
     if wants_json():
         for entry in entries:
-            click.echo(formats.format_entry_as_json(entry))
+            click.echo(log_formats.format_entry_as_json(entry))
         return
     rows = [
         (
@@ -286,22 +286,23 @@ def export_entries(environment: CommandEnvironment, *, form: str, tiles: Path | 
     if tiles is not None:
         _export_tiles(environment, tiles)
         return
-    from bot.audit import change_log, formats
+    from bot.audit import change_log
     from bot.audit.events import LogExported
-    from bot.audit.formats import iterate_export
+    from bot.queries import log_formats
+    from bot.queries.log_formats import iterate_export
 
     machine = socket.gethostname()
     writers: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
-        "jsonl": formats.format_archive_json,
-        "csv": formats.format_archive_csv,
-        "syslog": lambda entry: formats.format_archive_syslog(entry, machine),
-        "ocsf": lambda entry: formats.format_archive_ocsf(entry, machine),
+        "jsonl": log_formats.format_archive_json,
+        "csv": log_formats.format_archive_csv,
+        "syslog": lambda entry: log_formats.format_archive_syslog(entry, machine),
+        "ocsf": lambda entry: log_formats.format_archive_ocsf(entry, machine),
     }
     with environment.open_database() as database:
         _record_or_warn(database, LogExported(login=getpass.getuser(), format=form))
         with database.reading() as tx:
             if form == "csv":
-                click.echo(formats.format_csv_row(formats.ARCHIVE_COLUMNS), nl=False)
+                click.echo(log_formats.format_csv_row(log_formats.ARCHIVE_COLUMNS), nl=False)
             stage = show_progress(quiet=not _is_output_a_file())(
                 "exporting", lambda: change_log.get_head(tx)[0]
             )

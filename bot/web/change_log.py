@@ -8,13 +8,14 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from bot.audit import entry_proof, formats, query, verification
+from bot.audit import entry_proof, query, verification
 from bot.audit.change_log import Entry
 from bot.audit.verification import Verification
 from bot.db import search, view_conditions
 from bot.db.database import Transaction
 from bot.model import times
 from bot.model.text import format_sentence
+from bot.queries import log_formats
 from bot.queries.run_timeline import format_kind, get_entry_facts
 from bot.queries.unknown_filters import describe_unknown_log_names
 from bot.web.auth import CurrentUser, User, open_visit
@@ -79,10 +80,10 @@ def export_csv(request: Request, before: BeforeQuery = None) -> Response:
     """Export a page as CSV; no cell is read as a formula by spreadsheets."""
     with open_visit(request) as (_, tx):
         log_page = _read_log_page(request, tx, before)
-    lines = [formats.format_csv_row(_COLUMNS)]
+    lines = [log_formats.format_csv_row(_COLUMNS)]
     for row in map(_entry_to_row, log_page.entries):
         cells = {**row, "facts": json.dumps(row["facts"], ensure_ascii=False)}
-        lines.append(formats.format_csv_row(list(cells.values())))
+        lines.append(log_formats.format_csv_row(list(cells.values())))
     return build_download("".join(lines), "log.csv", has_problems=bool(log_page.problems))
 
 

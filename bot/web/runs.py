@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import RedirectResponse
 
-from bot.audit import formats
 from bot.db import saved_views, search
 from bot.db.database import Transaction
 from bot.db.saved_views import NoSuchView, SavedView
@@ -19,6 +18,7 @@ from bot.model.plain_text import join_to_one_line
 from bot.model.run import Decision
 from bot.model.run_states import describe_outcome
 from bot.model.text import format_sentence
+from bot.queries import log_formats
 from bot.queries.unknown_filters import describe_unknown_names
 from bot.web.auth import User, open_visit
 from bot.web.errors import render_refusal
@@ -110,7 +110,7 @@ def export_csv(request: Request) -> Response:
     with open_visit(request) as (user, tx):
         page = _read_runs_page(request, tx, user)
     rows = [_COLUMNS, *(list(row.values()) for row in _build_rows(page))]
-    text = "".join(map(formats.format_csv_row, rows))
+    text = "".join(map(log_formats.format_csv_row, rows))
     return build_download(text, "runs.csv", has_problems=bool(page.typed_filter.problems))
 
 

@@ -11,12 +11,12 @@ from urllib.parse import quote
 import pytest
 
 from bot.audit import verification
-from bot.audit.formats import iterate_export
 from bot.db.database import Database
 from bot.model.redaction import Redactor
 from bot.model.run import State
 from bot.model.signing import SigningKey
 from bot.observability import RedactingFormatter, list_login_secrets
+from bot.queries.log_formats import iterate_export
 from bot.settings import Settings
 from connectors.errors import CommandError
 from connectors.inventory import Inventory

@@ -21,7 +21,6 @@ from bot.audit import change_log, events, evidence, followed_log, verification
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import UnknownEvent
-from bot.audit.formats import iterate_export
 from bot.audit.spool import Spool
 from bot.audit.verification import Verification
 from bot.auth import tokens
@@ -34,6 +33,7 @@ from bot.model.errors import NotAllowed
 from bot.model.merkle import Tree
 from bot.model.run import Decision, Run, State
 from bot.model.signing import KeyFileError
+from bot.queries.log_formats import iterate_export
 from bot.service import KeyturnService
 from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.authenticator_app import AuthenticatorApp, enrol_app

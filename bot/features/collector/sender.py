@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from hashlib import sha256
 
-from bot.audit import change_log, formats
+from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.db.database import Database, StoreUnavailable
 from bot.feature import ServerContext
@@ -20,6 +20,7 @@ from bot.features.collector import rows
 from bot.integrations import safe_http
 from bot.integrations.safe_http import DeliveryError
 from bot.model.canonical import encode_canonical
+from bot.queries import log_formats
 
 log = logging.getLogger(__name__)
 
@@ -46,11 +47,11 @@ def build_collector_sender(context: ServerContext) -> "CollectorSender":
 
 
 def _format_as_json(entry: Entry) -> str:
-    return f"{formats.format_entry_as_json(entry)}\n"
+    return f"{log_formats.format_entry_as_json(entry)}\n"
 
 
 def _format_as_ocsf(entry: Entry) -> str:
-    return formats.format_archive_ocsf(vars(entry), socket.gethostname())
+    return log_formats.format_archive_ocsf(vars(entry), socket.gethostname())
 
 
 class CollectorSender:

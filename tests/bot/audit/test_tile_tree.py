@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import update
 
-from bot.audit import change_log, formats, tile_tree
+from bot.audit import change_log, tile_tree
 from bot.audit.change_log import LogAlteredError
 from bot.audit.checkpoints import Checkpoint, is_signed_by
 from bot.audit.tile_tree import name_tile
@@ -18,6 +18,7 @@ from bot.db import tables
 from bot.db.database import Database
 from bot.model.errors import InvalidRequestError
 from bot.model.verifier_keys import list_cosignatures, parse_signed_note, parse_verifier_key
+from bot.queries import log_formats
 from tests.bot.audit.fixed_log import KEY, write_fixed_log
 from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.databases import create_sqlite_database
@@ -171,7 +172,7 @@ def test_entry_that_is_too_long_for_a_bundle_is_held_by_its_hash(
     assert (b'"body_sha256":"' in bundle) == bool(extra)
     # The verifier that shares no code with the service finds the same hash.
     with database.reading() as tx:
-        text = "".join(map(formats.format_archive_json, formats.iterate_export(tx)))
+        text = "".join(map(log_formats.format_archive_json, log_formats.iterate_export(tx)))
     (tmp_path / "log.jsonl").write_text(text)
     command = [sys.executable, str(VERIFIER), str(tmp_path / "log.jsonl")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

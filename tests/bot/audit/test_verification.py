@@ -16,7 +16,6 @@ from bot.audit import change_log, checkpoints, events, output, verification
 from bot.audit.change_log import Entry
 from bot.audit.checkpoints import name_log, sign_checkpoint
 from bot.audit.event_type import UnknownEvent
-from bot.audit.formats import iterate_export
 from bot.audit.verification import Verification
 from bot.db import tables
 from bot.db.database import Database, StoreUnavailable
@@ -25,6 +24,7 @@ from bot.model.canonical import encode_canonical
 from bot.model.errors import InvalidRequestError
 from bot.model.merkle import Tree, hash_leaf
 from bot.model.signing import KeyFileError, SigningKey
+from bot.queries.log_formats import iterate_export
 from tests.bot.databases import create_sqlite_database
 from tests.bot.rewritten_log import drop_triggers, entries_of, rehash, rewrite
 

@@ -13,7 +13,6 @@ import pytest
 from bot.audit import change_log, checkpoints, verification
 from bot.audit.checkpoints import WitnessedCheckpoint
 from bot.audit.event_type import UnknownEvent
-from bot.audit.formats import iterate_export
 from bot.audit.verification import acknowledge_loss
 from bot.auth import sessions
 from bot.db import locks, migrations, runs, stops
@@ -25,6 +24,7 @@ from bot.maintenance.restore import RestoreResult, restore_backup
 from bot.model.progress import BeginStage
 from bot.model.run import State
 from bot.model.signing import KeyFileError, SigningKey
+from bot.queries.log_formats import iterate_export
 from bot.service import KeyturnService
 from bot.workflow.context import WorkflowContext
 from tests.bot.audit.test_verification import VERIFIER

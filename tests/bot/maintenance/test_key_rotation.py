@@ -11,12 +11,12 @@ import pytest
 from bot.audit import change_log, verification
 from bot.audit.change_log import Entry, EntryDraft
 from bot.audit.event_type import UnknownEvent
-from bot.audit.formats import iterate_export
 from bot.audit.verification import Verification
 from bot.db.database import Database
 from bot.maintenance.key_rotation import rotate_signing_key
 from bot.model import signing
 from bot.model.signing import SigningKey
+from bot.queries.log_formats import iterate_export
 from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.databases import add_schema
 from tests.bot.rewritten_log import entries_of, forge_entries, rehash, rewrite

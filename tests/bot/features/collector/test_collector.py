@@ -11,13 +11,14 @@ import pytest
 from prometheus_client.core import Metric
 from pydantic import ValidationError
 
-from bot.audit import change_log, events, formats, verification
+from bot.audit import change_log, events, verification
 from bot.audit.change_log import Entry
 from bot.audit.event_type import UnknownEvent
 from bot.db.database import Database, StoreUnavailable
 from bot.features.collector import metrics, rows, sender, status
 from bot.features.collector.sender import CollectorSender
 from bot.model.check_result import CheckResult
+from bot.queries import log_formats
 from bot.settings import Settings
 from tests.bot.bogus_entry import add_bogus_entry
 from tests.bot.databases import on_sqlite
@@ -87,7 +88,7 @@ def _build_sender(database: Database, collector: Collector, token: str = "") -> 
 
 
 def _format_line(entry: Entry) -> str:
-    return f"{formats.format_entry_as_json(entry)}\n"
+    return f"{log_formats.format_entry_as_json(entry)}\n"
 
 
 def _send_all(database: Database, collector: Collector) -> None:

@@ -9,13 +9,13 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, output, verification
-from bot.audit.formats import iterate_export
 from bot.db import outbox, runs, search, search_words
 from bot.features.erasure.actions import ErasureActions
 from bot.features.erasure.readings import preview_erasure
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.redaction import MARK
 from bot.model.run import RequestTerms, Run
+from bot.queries.log_formats import iterate_export
 from tests.bot.audit.test_verification import VERIFIER
 from tests.bot.harness import WEB, Harness
 from tests.toy import SetSwitch, ShowSwitches

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import change_log, events, formats, tile_tree
+from bot.audit import change_log, events, tile_tree
 from bot.audit.event_type import UnknownEvent
 from bot.db import cosignatures
 from bot.db.database import Database
 from bot.features.time_stamps import status
 from bot.features.time_stamps.stamper import TimeStampAuthority, TimeStamper, TimeStampError
 from bot.model.times import HOUR
+from bot.queries import log_formats
 from tests.bot.audit.fixed_log import KEY, write_fixed_log
 from tests.bot.databases import create_sqlite_database
 from tests.playground.daemon import find_program
@@ -121,7 +122,9 @@ def test_stamp_is_exported_and_openssl_verifies_it(
     TimeStamper(database, authority).stamp_when_due()
     with database.reading() as tx:
         tile_tree.write_tiles(tx, tmp_path / "tiles", lambda _: None)
-        [stamp] = [one["time_stamp"] for one in formats.iterate_export(tx) if "time_stamp" in one]
+        [stamp] = [
+            one["time_stamp"] for one in log_formats.iterate_export(tx) if "time_stamp" in one
+        ]
     file = tmp_path / "tiles" / "time-stamps" / "3.tsr"
     assert file.read_bytes() == b64decode(stamp)
     words = ("-in", str(file), "-data", str(file.with_suffix(".txt")))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import change_log, entry_proof, formats, verification
+from bot.audit import change_log, entry_proof, verification
 from bot.db import cosignatures
 from bot.db.database import Database
 from bot.execution import witnessing
@@ -20,6 +20,7 @@ from bot.model.signing import SigningKey
 from bot.model.verifier_keys import list_cosignatures, parse_signed_note
 from bot.model.waiting import Waiting, WaitingFor, describe_waiting
 from bot.policy.explain import PreviewQuestion
+from bot.queries import log_formats
 from bot.queries.preview import preview_request
 from bot.service import KeyturnService
 from tests.bot.authenticator_app import enrol_and_step_up
@@ -286,7 +287,9 @@ def test_export_and_proof_hold_the_cosignatures(site: Site) -> None:
     with site.harness.database.reading() as tx:
         approved = next(one for one in _list_entries(site.harness, run) if one.kind == "approved")
         proof = entry_proof.build_proof(tx, approved.seq)
-        notes = [one["checkpoint"] for one in formats.iterate_export(tx) if "checkpoint" in one]
+        notes = [
+            one["checkpoint"] for one in log_formats.iterate_export(tx) if "checkpoint" in one
+        ]
     for note in (proof.partition("\n\n")[2], notes[-1]):
         signed = parse_signed_note(note)
         assert signed is not None

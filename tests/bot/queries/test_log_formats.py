@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bot.audit import formats
+from bot.queries import log_formats
 
 ENTRY: dict[str, Any] = {
     "seq": 7,
@@ -26,13 +26,15 @@ ENTRY: dict[str, Any] = {
 
 @pytest.mark.parametrize("begin", ["=", "+", "-", "@", "\t", "\r"])
 def test_csv_cell_that_begins_like_a_formula_is_escaped(begin: str):
-    (row,) = csv.reader(io.StringIO(formats.format_csv_row([f"{begin}1+1", "x=1"]), newline=""))
+    (row,) = csv.reader(
+        io.StringIO(log_formats.format_csv_row([f"{begin}1+1", "x=1"]), newline="")
+    )
     assert row == [f"'{begin}1+1", "x=1"]
 
 
 @given(st.lists(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))))
 def test_csv_row_is_read_back_unchanged_and_never_begins_a_formula(cells: list[str]):
-    line = formats.format_csv_row(["first", *cells])
+    line = log_formats.format_csv_row(["first", *cells])
     assert line.endswith("\r\n")
     (row,) = csv.reader(io.StringIO(line, newline=""))
     assert [cell.removeprefix("'") for cell in row[1:]] == [c.removeprefix("'") for c in cells]
@@ -40,14 +42,14 @@ def test_csv_row_is_read_back_unchanged_and_never_begins_a_formula(cells: list[s
 
 
 def test_archive_csv_row_has_a_cell_for_each_column():
-    (row,) = csv.reader(io.StringIO(formats.format_archive_csv(ENTRY), newline=""))
-    cells = dict(zip(formats.ARCHIVE_COLUMNS, row, strict=True))
+    (row,) = csv.reader(io.StringIO(log_formats.format_archive_csv(ENTRY), newline=""))
+    cells = dict(zip(log_formats.ARCHIVE_COLUMNS, row, strict=True))
     assert (cells["at"], cells["run"]) == ("2026-03-01T14:30:05.000001Z", "")
     assert json.loads(cells["body"]) == {"why": "☃\nsecond line"}
 
 
 def test_archive_syslog_entry_is_one_line_of_rfc_5424():
-    line = formats.format_archive_syslog(ENTRY, "bastion 1")
+    line = log_formats.format_archive_syslog(ENTRY, "bastion 1")
     # RFC 5424: header, structured data with " \ ] escaped, and then what is said.
     form = (
         r"<109>1 2026-03-01T14:30:05\.000001Z bastion-1 keyturn - step-succeeded "
@@ -81,7 +83,9 @@ _KNOWN = _REQUIRED | {"activity_name", "resources", "status", "status_id", "unma
 def test_archive_ocsf_entry_has_what_the_schema_requires(
     kind: str, body: str, severity: int, status: int | None
 ):
-    line = formats.format_archive_ocsf({**ENTRY, "kind": kind, "body": body, "run": 4}, "bastion")
+    line = log_formats.format_archive_ocsf(
+        {**ENTRY, "kind": kind, "body": body, "run": 4}, "bastion"
+    )
     assert line.count("\n") == 1
     event = json.loads(line)
     assert _REQUIRED <= event.keys() <= _KNOWN
@@ -96,7 +100,7 @@ def test_archive_ocsf_entry_has_what_the_schema_requires(
 
 
 def test_archive_ocsf_entry_of_keyturn_itself_has_no_user():
-    line = formats.format_archive_ocsf({**ENTRY, "person": "", "host": ""}, "bastion")
+    line = log_formats.format_archive_ocsf({**ENTRY, "person": "", "host": ""}, "bastion")
     event = json.loads(line)
     assert (event["actor"], event["resources"]) == ({"app_name": "Keyturn"}, [])
     assert event["unmapped"] == {"why": "☃\nsecond line"}
