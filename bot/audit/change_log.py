@@ -589,6 +589,12 @@ def list_entries_of_runs(
     return found
 
 
+def get_entry(tx: Transaction, seq: int) -> Entry | None:
+    """Return the entry of this number; None if there is none that may be viewed."""
+    viewable = view_conditions.entries_condition(tx).clause()
+    return _get_entry(tx, _ENTRIES.where(tables.entry.c.seq == seq, viewable))
+
+
 def get_last_entry_of_run(tx: Transaction, run: int) -> Entry | None:
     if not view_conditions.list_viewable(tx, [run]):
         return None

@@ -12,7 +12,7 @@ from base64 import b64encode
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
-from bot.audit import change_log, events, inclusion, query
+from bot.audit import change_log, events, inclusion
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.checkpoints import Checkpoint
 from bot.db import runs
@@ -53,7 +53,9 @@ class RunProof:
 
 def build_proof(tx: Transaction, seq: int) -> str:
     """Return the proof of an entry. Raises NoSuchEntry and LogAlteredError."""
-    entry = _get_entry(tx, seq)
+    entry = change_log.get_entry(tx, seq)
+    if entry is None:
+        raise NoSuchEntry(f"there is no entry {seq} that you may view")
     return _build_proofs(tx, [entry])[0]
 
 
@@ -110,10 +112,3 @@ def _format_proof(
         point.note,
     ]
     return "\n".join(lines)
-
-
-def _get_entry(tx: Transaction, seq: int) -> Entry:
-    found = query.find_newest_entries(tx, query.EntryFilter(before=seq + 1), limit=1)
-    if not found or found[0].seq != seq:
-        raise NoSuchEntry(f"there is no entry {seq} that you may view")
-    return found[0]

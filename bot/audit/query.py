@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from sqlalchemy import select
-
 from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.db import search, sql_text, tables, view_conditions
@@ -73,24 +71,11 @@ def get_log_page(tx: Transaction, entry_filter: EntryFilter | None, *, limit: in
 
     entry_filter: None for a page without entries.
     """
-    can_view_all = view_conditions.can_view_everything(tx)
-    is_for_several = entry_filter is not None and _is_for_several_hosts(entry_filter)
-    found = (
-        find_newest_entries(tx, entry_filter, limit=limit)
-        if entry_filter and is_for_several
-        else []
-    )
-    query = (
-        None
-        if entry_filter is None or is_for_several
-        else _build_single_query(tx, entry_filter, limit)
-    )
-    if query:
-        found += _read_entries(tx, query, limit)
-    known = (
-        [kind for (kind,) in sql_text.fetch_rows(tx, _KINDS_STATEMENT, {})] if can_view_all else []
-    )
-    kinds = known if can_view_all else sorted({entry.kind for entry in found})
+    found = find_newest_entries(tx, entry_filter, limit=limit) if entry_filter else []
+    if view_conditions.can_view_everything(tx):
+        kinds = [kind for (kind,) in sql_text.fetch_rows(tx, _KINDS_STATEMENT, {})]
+    else:
+        kinds = sorted({entry.kind for entry in found})
     return LogPage(found, change_log.get_head(tx), kinds)
 
 
@@ -115,16 +100,11 @@ def find_nearest_entries(tx: Transaction, at: int, span: int) -> tuple[list[Entr
     at, span: in microseconds, as `Entry.at`. The span is smaller if more entries are in it than
     are read.
     """
-    column = tables.entry.c
-    query = select(*tables.ENTRY_MEMBERS).where(view_conditions.entries_condition(tx).clause())
-    before = query.where(column.at >= at - span, column.at <= at)
-    after = query.where(column.at > at, column.at <= at + span)
-    sides = (
-        before.order_by(column.at.desc(), column.seq.desc()),
-        after.order_by(column.at, column.seq),
-    )
-    limit = _MAX_NEAREST_ENTRIES
-    found = [Entry(*row) for side in sides for row in tx.sql.execute(side.limit(limit + 1))]
+    query, limit = _build_query(tx, EntryFilter()), _MAX_NEAREST_ENTRIES
+    before = query.add_condition("at BETWEEN :begin AND :at", begin=at - span, at=at)
+    after = query.add_condition("at > :at AND at <= :end", at=at, end=at + span)
+    found = _read_entries(tx, before, limit + 1, order="at DESC, seq DESC")
+    found += _read_entries(tx, after, limit + 1, order="at, seq")
     reach = span
     if len(found) > limit:
         found = sorted(found, key=lambda entry: abs(entry.at - at))[:limit]
@@ -246,16 +226,14 @@ def _get_latest_request_time(tx: Transaction, entry_filter: EntryFilter) -> int 
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def _read_entries(tx: Transaction, entry_query: _EntryQuery, limit: int) -> list[Entry]:
-    query = f"{_select(_COLUMNS, entry_query)} ORDER BY seq DESC LIMIT :most"
+def _read_entries(
+    tx: Transaction, entry_query: _EntryQuery, limit: int, *, order: str = "seq DESC"
+) -> list[Entry]:
+    query = f"{_select(_COLUMNS, entry_query)} ORDER BY {order} LIMIT :most"
     rows = sql_text.fetch_rows(tx, query, {**entry_query.parameters, "most": limit})
     return [Entry(*row) for row in rows]
 
 
 def _select(columns: str, query: _EntryQuery) -> str:
-    where = f" WHERE {_join_conditions(query)}" if query.conditions else ""
+    where = f" WHERE {' AND '.join(query.conditions)}" if query.conditions else ""
     return f"SELECT {columns} FROM entry{where}"  # noqa: S608 - ours
-
-
-def _join_conditions(query: _EntryQuery) -> str:
-    return " AND ".join(query.conditions)
