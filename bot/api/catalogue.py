@@ -11,12 +11,13 @@ from bot.api import records, schemas
 from bot.api.auth import ReadCaller
 from bot.api.deps import Parts
 from bot.api.schemas_in import InputModel, RunStatus, Timestamp, Word, to_microseconds
-from bot.audit import change_log, entry_proof, query, verification
+from bot.audit import change_log, entry_proof, verification
 from bot.db import view_conditions
 from bot.db.search import RunFilter
 from bot.db.search_words import parse_search
 from bot.model import runbook_info
 from bot.model.run import RUN_STATUSES
+from bot.queries import log_search
 from bot.queries.unknown_filters import describe_unknown_log_names
 
 router = APIRouter()
@@ -137,7 +138,7 @@ class EntryQuery(InputModel):
     limit: int = Field(50, ge=1, le=500, description="Number of entries on a page.")
 
     @property
-    def filter(self) -> query.EntryFilter:
+    def filter(self) -> log_search.EntryFilter:
         run_filter = None
         if self.area or self.runbook or self.state or self.search:
             run_filter = RunFilter(
@@ -146,7 +147,7 @@ class EntryQuery(InputModel):
                 states=frozenset(self.state),
                 text=tuple(parse_search(self.search or "")),
             )
-        return query.EntryFilter(
+        return log_search.EntryFilter(
             host=(self.host or "").lower(),
             person=self.person or "",
             kind=self.kind or "",
@@ -186,7 +187,7 @@ def list_entries(
     filters: Annotated[EntryQuery, Query()],
 ) -> EntryPageOut:
     with parts.database.reading(caller.view_rights) as tx:
-        found = query.find_newest_entries(tx, filters.filter, limit=filters.limit + 1)
+        found = log_search.find_newest_entries(tx, filters.filter, limit=filters.limit + 1)
         unknown_filters = (
             {} if found else describe_unknown_log_names(tx, filters.filter, caller.policy)
         )

@@ -1,1 +1,1 @@
-"""The change log: append, sign, verify, search, export."""
+"""The change log: append, sign, verify, prove."""

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from bot.audit.change_log import Entry
     from bot.audit.checkpoints import Checkpoint
     from bot.audit.event_type import Event
-    from bot.audit.query import EntryFilter
     from bot.db.database import Database, Transaction
     from bot.model.run import Decision
+    from bot.queries.log_search import EntryFilter
     from bot.queries.timeline import TimelineEvent
 
 _BATCH_SIZE = 1000
@@ -146,11 +146,12 @@ def _print_entries(entries: "Iterable[Entry]") -> None:
 def _list_entries(
     tx: "Transaction", run_id: int | None, typed: Mapping[str, str], limit: int
 ) -> "list[Entry]":
-    from bot.audit import change_log, query
+    from bot.audit import change_log
+    from bot.queries import log_search
 
     if run_id:
         return change_log.list_entries_of_run(tx, run_id)
-    return query.find_newest_entries(tx, _build_entry_filter(tx, typed), limit=limit)[::-1]
+    return log_search.find_newest_entries(tx, _build_entry_filter(tx, typed), limit=limit)[::-1]
 
 
 def _describe_unknown_filters(
@@ -169,9 +170,9 @@ def _describe_unknown_filters(
 
 
 def _build_entry_filter(tx: "Transaction", typed: Mapping[str, str]) -> "EntryFilter":
-    from bot.audit.query import EntryFilter
     from bot.db import search, search_words
     from bot.model import times
+    from bot.queries.log_search import EntryFilter
 
     since, until = (
         times.parse_past_time(typed[name], now=tx.now, zone=get_zone_name())

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.audit import events, query
+from bot.audit import events
 from bot.audit.change_log import Entry
 from bot.db import runs, search
 from bot.db.database import Transaction
@@ -11,6 +11,7 @@ from bot.model import host_patterns
 from bot.model.drift_state import DriftState
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Decision, Run, State, format_approvers
 from bot.model.text import escape_to_one_line
+from bot.queries import log_search
 
 _BATCH_SIZE = 500
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
@@ -86,7 +87,7 @@ def build_timeline(
     hosts comes first, then what was attempted, then findings: of each, first events on the most of
     these hosts, then the nearest in time.
     """
-    entries, reach = query.find_nearest_entries(tx, at, span)
+    entries, reach = log_search.find_nearest_entries(tx, at, span)
     found = [
         *_iterate_run_events(tx, entries, at, span, host_pattern),
         *_iterate_fire_events(tx, entries, host_pattern),

@@ -4,12 +4,12 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-from bot.audit import query
 from bot.db import search, stops
 from bot.db.database import Transaction
 from bot.db.search import RunFilter
 from bot.model import host_patterns
 from bot.policy import Policy
+from bot.queries import log_search
 from runbooks import load_catalogue
 
 
@@ -36,7 +36,7 @@ def describe_unknown_names(
 
 
 def describe_unknown_log_names(
-    tx: Transaction, entry_filter: query.EntryFilter, policy: Policy
+    tx: Transaction, entry_filter: log_search.EntryFilter, policy: Policy
 ) -> dict[str, str]:
     """Return the same for a filter of the log, which also has people without requests."""
     of_runs = entry_filter.run_filter or RunFilter()
@@ -88,8 +88,8 @@ def _has_no_run(tx: Transaction, run_filter: RunFilter) -> bool:
 
 def _has_no_run_or_entry(tx: Transaction, run_filter: RunFilter) -> bool:
     """Return whether no run and no log entry matches the filter."""
-    named = query.EntryFilter(host=run_filter.host or "", person=run_filter.person or "")
-    return _has_no_run(tx, run_filter) and not query.find_newest_entries(tx, named, limit=1)
+    named = log_search.EntryFilter(host=run_filter.host or "", person=run_filter.person or "")
+    return _has_no_run(tx, run_filter) and not log_search.find_newest_entries(tx, named, limit=1)
 
 
 _SEARCHED_RUNS = _SearchedRecords(

@@ -8,14 +8,14 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Query, Request, Response
 
-from bot.audit import entry_proof, query, verification
+from bot.audit import entry_proof, verification
 from bot.audit.change_log import Entry
 from bot.audit.verification import Verification
 from bot.db import search, view_conditions
 from bot.db.database import Transaction
 from bot.model import times
 from bot.model.text import format_sentence
-from bot.queries import log_formats
+from bot.queries import log_formats, log_search
 from bot.queries.run_timeline import format_kind, get_entry_facts
 from bot.queries.unknown_filters import describe_unknown_log_names
 from bot.web.auth import CurrentUser, User, open_visit
@@ -52,7 +52,7 @@ class _LogPage:
     """The filters that are not empty."""
     problems: Mapping[str, str]
     """Problems of invalid filters, by name."""
-    entry_filter: query.EntryFilter | None
+    entry_filter: log_search.EntryFilter | None
     """None if a filter is invalid."""
     entries: Sequence[Entry]
     next_before: int | None
@@ -154,7 +154,7 @@ def _render_page(
             form: log_page.build_url(before=before, extension=f".{form}") for form in FILE_FORMATS
         },
         paged=before is not None,
-        searched_runs=query.MAX_RUNS
+        searched_runs=log_search.MAX_RUNS
         if any(name in log_page.typed for name in _RUN_FILTERS)
         else 0,
     )
@@ -164,7 +164,7 @@ def _build_histogram(request: Request, tx: Transaction, log_page: _LogPage) -> H
     found = log_page.entry_filter
     if found is None or not is_histogram_wanted(request):
         return None
-    times = query.find_entry_times(tx, replace(found, before=None))
+    times = log_search.find_entry_times(tx, replace(found, before=None))
     return build_histogram(
         request, tx, times, until=found.until, noun="event", typed=log_page.typed
     )
@@ -177,7 +177,7 @@ def _read_log_page(request: Request, tx: Transaction, before: int | None) -> _Lo
     problems = dict(filters.problems) | _find_text_problems(kind)
     # An invalid filter matches nothing: ignoring it would show misleading results.
     entry_filter = None if problems else _build_entry_filter(filters, kind, before)
-    found = query.get_log_page(tx, entry_filter, limit=_PAGE_SIZE + 1)
+    found = log_search.get_log_page(tx, entry_filter, limit=_PAGE_SIZE + 1)
     entries = found.entries[:_PAGE_SIZE]
     older = entries[-1].seq if len(found.entries) > len(entries) else None
     return _LogPage(typed, problems, entry_filter, entries, older, found.head, found.kinds)
@@ -200,7 +200,7 @@ def _find_text_problems(kind: str) -> dict[str, str]:
 
 def _build_entry_filter(
     typed_filter: TypedFilter, kind: str, before: int | None
-) -> query.EntryFilter:
+) -> log_search.EntryFilter:
     run_filter = typed_filter.run_filter
     filter_of_runs = None
     if any(name in typed_filter.typed for name in _RUN_FILTERS):
@@ -210,7 +210,7 @@ def _build_entry_filter(
             states=run_filter.states,
             text=run_filter.text,
         )
-    return query.EntryFilter(
+    return log_search.EntryFilter(
         host=run_filter.host or "",
         person=run_filter.person or "",
         kind=kind,

@@ -6,7 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter, HTTPException, Path, Query, Response
 
 from bot.audit import events
-from bot.audit.query import EntryFilter, find_newest_entries
 from bot.auth.agents import list_agents
 from bot.db.database import Transaction
 from bot.db.delegations import list_active_delegations
@@ -16,6 +15,7 @@ from bot.model.agents import is_agent
 from bot.model.request_form import RequestSyntaxError
 from bot.policy.explain import parse_preview_question
 from bot.policy.matrix import build_current_matrix
+from bot.queries.log_search import EntryFilter, find_newest_entries
 from bot.queries.preview import preview_request
 from bot.web.health import can_view_health
 from bot.web.pages import read_sections

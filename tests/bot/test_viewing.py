@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import bot
-from bot.audit import change_log, query
+from bot.audit import change_log
 from bot.audit.event_type import UnknownEvent
 from bot.db import runs, search, stats, view_conditions
 from bot.db.database import Transaction
@@ -25,7 +25,7 @@ from bot.model.run import Decision, RequestTerms, Run
 from bot.model.view_rights import name_former_host
 from bot.policy import Policy
 from bot.policy.policy import PolicyRequest
-from bot.queries import timeline
+from bot.queries import log_search, timeline
 from bot.queries.form_options import FormOptions
 from bot.workflow.context import WorkflowContext
 from connectors import history
@@ -207,10 +207,12 @@ def _check_entries(harness: Harness, view: str) -> None:
         with harness.database.reading(policy.get_view_rights(person)) as tx:
             seqs = {
                 entry.seq
-                for entry in query.find_newest_entries(tx, query.EntryFilter(), limit=1000)
+                for entry in log_search.find_newest_entries(
+                    tx, log_search.EntryFilter(), limit=1000
+                )
             }
             whole = view_conditions.can_view_everything(tx)
-            times = query.find_entry_times(tx, query.EntryFilter())
+            times = log_search.find_entry_times(tx, log_search.EntryFilter())
             assert times
             assert (get_period(tx, times) or (0, 0, 0))[2] == len(seqs)
             times = search.find_request_times(tx, RunFilter())
@@ -238,7 +240,9 @@ def test_host_entry_is_shown_only_with_the_right_to_view_all_runs_on_it(
         with restricted.harness.database.reading(sight) as tx:
             return {
                 entry.seq
-                for entry in query.find_newest_entries(tx, query.EntryFilter(), limit=1000)
+                for entry in log_search.find_newest_entries(
+                    tx, log_search.EntryFilter(), limit=1000
+                )
             }
 
     assert on["web1"] not in list_entries(RESTRICTED_RULES, "dora"), "not every runbook there"
@@ -379,7 +383,7 @@ def test_unknown_person_sees_no_runs_and_no_entries(restricted: RestrictedHarnes
     sight = restricted.harness.policies.get_policy().get_view_rights("nobody")
     with restricted.harness.database.reading(sight) as tx:
         assert search.find_run_numbers(tx, RunFilter(), most=10) == []
-        assert query.find_newest_entries(tx, query.EntryFilter(), limit=10) == []
+        assert log_search.find_newest_entries(tx, log_search.EntryFilter(), limit=10) == []
 
 
 @pytest.mark.parametrize(

@@ -18,10 +18,9 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import event, inspect
 
-from bot.audit import events, output, query
+from bot.audit import events, output
 from bot.audit.change_log import EntryDraft, append_entries, append_entry
 from bot.audit.event_type import UnknownEvent
-from bot.audit.query import EntryFilter
 from bot.audit.verification import verify_log
 from bot.db import runs, search, tables
 from bot.db import search_words as word_index
@@ -31,6 +30,8 @@ from bot.db.search import RunFilter
 from bot.db.time_counts import count_by_step, get_period
 from bot.model.run import NEEDS_ATTENTION, RequestOrigin, Run, State
 from bot.model.signing import SigningKey
+from bot.queries import log_search
+from bot.queries.log_search import EntryFilter
 from tests.bench import fill_database
 from tests.bot.databases import (
     DATABASES,
@@ -405,7 +406,7 @@ def test_log_entries_of_an_area_are_found_by_the_index_on_runs(database: Databas
         connection.commit()
     with record_statements(database) as statements, database.reading() as tx:
         wanted = EntryFilter(run_filter=RunFilter(area="edge"))
-        assert len(query.find_newest_entries(tx, wanted, limit=51)) == 51
+        assert len(log_search.find_newest_entries(tx, wanted, limit=51)) == 51
     statement, given = next(
         (statement, given) for statement, given in statements if "FROM entry" in statement
     )

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from bot.audit import change_log, events, query
+from bot.audit import change_log, events
 from bot.audit.event_type import UnknownEvent
-from bot.audit.query import EntryFilter
 from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.db.search import RunFilter
 from bot.model.run import State
-from bot.queries import timeline
+from bot.queries import log_search, timeline
+from bot.queries.log_search import EntryFilter
 from bot.queries.timeline import TimelineEvent
 from tests.bot.db.test_search import add, answered
 
@@ -102,14 +102,14 @@ def test_timeline_of_a_busy_period_shows_the_nearest_entries_and_its_span(
         with database.transaction() as tx:
             change_log.append_entry(tx, events.PolicyChanged(old="a", new="b"))
             moments.append(tx.now)
-    monkeypatch.setattr(query, "_MAX_NEAREST_ENTRIES", 3)
+    monkeypatch.setattr(log_search, "_MAX_NEAREST_ENTRIES", 3)
     with database.reading() as tx:
         for at in (moments[0], moments[4], moments[-1]):
             seen = timeline.build_timeline(tx, at, span=HOUR)
             nearest = sorted(moments, key=lambda one: abs(one - at))[:3]
             assert {one.at for one in seen.events} == set(nearest)
             assert seen.searched_span == abs(nearest[-1] - at)
-        monkeypatch.setattr(query, "_MAX_NEAREST_ENTRIES", 9)
+        monkeypatch.setattr(log_search, "_MAX_NEAREST_ENTRIES", 9)
         assert timeline.build_timeline(tx, moments[4], span=HOUR).searched_span == HOUR
 
 
@@ -146,7 +146,7 @@ def test_log_entries_are_found_by_their_text_and_by_their_runs(database: Databas
         def kinds(**wanted: Any) -> list[tuple[str, int | None]]:
             return [
                 (e.kind, e.run)
-                for e in query.find_newest_entries(tx, EntryFilter(**wanted), limit=9)
+                for e in log_search.find_newest_entries(tx, EntryFilter(**wanted), limit=9)
             ]
 
         whole = [("step succeeded", first.id), ("requested", first.id)]

@@ -8,9 +8,9 @@ import pytest
 from sqlalchemy import text
 
 from bot.audit import change_log, verification
-from bot.audit import query as audit_query
 from bot.audit.event_type import UnknownEvent
 from bot.db.database import Transaction
+from bot.queries import log_search as audit_query
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import add_requested_run, add_sample_runs

@@ -4,10 +4,11 @@ import re
 
 import pytest
 
-from bot.audit import change_log, events, query
+from bot.audit import change_log, events
 from bot.db import runs
 from bot.model import times
 from bot.model.run import RequestTerms, State
+from bot.queries import log_search
 from bot.web import changes
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
@@ -143,7 +144,7 @@ def test_changes_page_reports_events_that_it_leaves_out(
     assert "not shown" not in whole
     assert "were searched" not in whole
     monkeypatch.setattr(changes, "_MAX_EVENTS", 2)
-    monkeypatch.setattr(query, "_MAX_NEAREST_ENTRIES", 10)
+    monkeypatch.setattr(log_search, "_MAX_NEAREST_ENTRIES", 10)
     cut = Page(browser.get("/changes").text).text
     assert "Showing the first 2" in cut
     assert "There are too many events: only those within" in cut

@@ -321,7 +321,7 @@ async def test_answer_says_how_far_back_a_long_log_was_searched(
     async with open_chat(harness) as chat:
         await chat.type("toy set lb1 lamp on because it is dark")
         await chat.press("approve", "U0OLGA")
-        monkeypatch.setattr("bot.audit.query._MAX_NEAREST_ENTRIES", 1)
+        monkeypatch.setattr("bot.queries.log_search._MAX_NEAREST_ENTRIES", 1)
         await post(chat, payloads.app_message(FIRING, ts=TS))
         [answer] = list_answers(chat)
     assert "toy set" not in answer.words

@@ -50,7 +50,7 @@ class _EntryQuery:
     conditions: Sequence[str]
     parameters: dict[str, object]
 
-    def add_condition(self, condition: str, **parameters: object) -> "_EntryQuery":
+    def narrow(self, condition: str, **parameters: object) -> "_EntryQuery":
         return _EntryQuery([*self.conditions, condition], {**self.parameters, **parameters})
 
 
@@ -90,7 +90,7 @@ def find_newest_entries(tx: Transaction, entry_filter: EntryFilter, *, limit: in
         return found
     found.clear()
     for host in search.list_known_hosts(tx, "entry", entry_filter.host):
-        found += _read_entries(tx, query.add_condition("host = :host", host=host), limit)
+        found += _read_entries(tx, query.narrow("host = :host", host=host), limit)
     return sorted(found, key=lambda entry: -entry.seq)[:limit]
 
 
@@ -101,8 +101,8 @@ def find_nearest_entries(tx: Transaction, at: int, span: int) -> tuple[list[Entr
     are read.
     """
     query, limit = _build_query(tx, EntryFilter()), _MAX_NEAREST_ENTRIES
-    before = query.add_condition("at BETWEEN :begin AND :at", begin=at - span, at=at)
-    after = query.add_condition("at > :at AND at <= :end", at=at, end=at + span)
+    before = query.narrow("at BETWEEN :begin AND :at", begin=at - span, at=at)
+    after = query.narrow("at > :at AND at <= :end", at=at, end=at + span)
     found = _read_entries(tx, before, limit + 1, order="at DESC, seq DESC")
     found += _read_entries(tx, after, limit + 1, order="at, seq")
     reach = span
@@ -122,15 +122,15 @@ def find_entry_times(tx: Transaction, entry_filter: EntryFilter) -> CountedTimes
         found = _find_runs(tx, entry_filter, entry_filter.run_filter, most=_MAX_COUNTED_RUNS)
         if not found:
             return None
-        query = _add_runs(tx, query, found)
+        query = _narrow_to_runs(tx, query, found)
         given = {**query.parameters, "most": search.MAX_COUNTED}
         return CountedTimes(_select("at", query), given, len(found) < _MAX_COUNTED_RUNS)
     if host_patterns.is_pattern(entry_filter.host):
-        query = query.add_condition(
+        query = query.narrow(
             _HOST_PATTERN, like=host_patterns.convert_to_sql_like(entry_filter.host)
         )
     elif entry_filter.host:
-        query = query.add_condition("host = :host", host=entry_filter.host)
+        query = query.narrow("host = :host", host=entry_filter.host)
     last = min(cast("int", query.parameters.get("last", 2**62)), change_log.get_head(tx)[0])
     is_quick = view_conditions.can_view_everything(tx)
     floor = last - (search.MAX_COUNTED if is_quick else search.MAX_COUNTED // 10)
@@ -138,7 +138,7 @@ def find_entry_times(tx: Transaction, entry_filter: EntryFilter) -> CountedTimes
     if not is_complete:
         # Without other conditions by time: the index of times is enough to count all entries.
         oldest = "at >= (SELECT at FROM entry WHERE seq = :floor)"
-        query = query.add_condition("seq >= :floor" if query.conditions else oldest, floor=floor)
+        query = query.narrow("seq >= :floor" if query.conditions else oldest, floor=floor)
     return CountedTimes(_select("at", query), query.parameters, is_complete)
 
 
@@ -147,9 +147,9 @@ def _find_among_newest(
 ) -> list[Entry]:
     """Search the newest entries for the hosts of a pattern: one query instead of one per host."""
     beyond = entry_filter.before or change_log.get_head(tx)[0] + 1
-    newest = query.add_condition("seq >= :newest", newest=beyond - _MAX_SCANNED_ENTRIES)
+    newest = query.narrow("seq >= :newest", newest=beyond - _MAX_SCANNED_ENTRIES)
     like = host_patterns.convert_to_sql_like(entry_filter.host)
-    return _read_entries(tx, newest.add_condition(_HOST_PATTERN, like=like), limit)
+    return _read_entries(tx, newest.narrow(_HOST_PATTERN, like=like), limit)
 
 
 def _is_for_several_hosts(entry_filter: EntryFilter) -> bool:
@@ -165,32 +165,30 @@ def _build_single_query(
     if entry_filter.run_filter is not None:
         most = max(limit, MAX_RUNS)
         found = _find_runs(tx, entry_filter, entry_filter.run_filter, most=most)
-        return _add_runs(tx, query, found) if found else None
-    return (
-        query.add_condition("host = :host", host=entry_filter.host) if entry_filter.host else query
-    )
+        return _narrow_to_runs(tx, query, found) if found else None
+    return query.narrow("host = :host", host=entry_filter.host) if entry_filter.host else query
 
 
 def _build_query(tx: Transaction, entry_filter: EntryFilter) -> _EntryQuery:
     viewable = view_conditions.entries_condition(tx)
     query = _EntryQuery([viewable.sql] if viewable.sql else [], {**viewable.given})
     if entry_filter.person:
-        query = query.add_condition("person = :person", person=entry_filter.person)
+        query = query.narrow("person = :person", person=entry_filter.person)
     if entry_filter.kind:
-        query = query.add_condition("kind = :kind", kind=entry_filter.kind)
+        query = query.narrow("kind = :kind", kind=entry_filter.kind)
     if entry_filter.before is not None:
-        query = query.add_condition("seq < :before", before=entry_filter.before)
+        query = query.narrow("seq < :before", before=entry_filter.before)
     if entry_filter.since is not None:
         statement = "SELECT seq FROM entry WHERE at >= :at ORDER BY at, seq LIMIT 1"
         first = sql_text.fetch_scalar(tx, statement, {"at": entry_filter.since - search.SLACK})
         first = 2**62 if first is None else first
-        query = query.add_condition(
+        query = query.narrow(
             "seq >= :first AND at >= :since", first=first, since=entry_filter.since
         )
     if entry_filter.until is not None:
         statement = "SELECT seq FROM entry WHERE at <= :at ORDER BY at DESC, seq DESC LIMIT 1"
         last = sql_text.fetch_scalar(tx, statement, {"at": entry_filter.until + search.SLACK})
-        query = query.add_condition(
+        query = query.narrow(
             "seq <= :last AND at <= :until", last=last or 0, until=entry_filter.until
         )
     return query
@@ -204,10 +202,10 @@ def _find_runs(
     return search.find_run_numbers(tx, replace(run_filter, host=host, until=until), most=most)
 
 
-def _add_runs(tx: Transaction, query: _EntryQuery, runs: Sequence[int]) -> _EntryQuery:
+def _narrow_to_runs(tx: Transaction, query: _EntryQuery, runs: Sequence[int]) -> _EntryQuery:
     """Search the entries of these runs alone."""
     listed = f"run IN ({sql_text.list_number_sql(tx, 'runs')})"
-    query = query.add_condition(listed, runs=json.dumps(runs))
+    query = query.narrow(listed, runs=json.dumps(runs))
     # `seq + 0` keeps the database from walking the log from its end, which may hold long stretches
     # about other runs: it uses the index on runs instead, and sorts only the numbers.
     which = f"{_select('seq', query)} ORDER BY seq + 0 DESC LIMIT :most"
