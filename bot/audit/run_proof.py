@@ -12,9 +12,10 @@ from sqlalchemy import select
 from bot.audit import change_log, events, inclusion
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.checkpoints import Checkpoint, is_signed_by
-from bot.audit.output import get_expired_until, hash_with_salt
+from bot.audit.output_check import get_expired_until
 from bot.db import tables
 from bot.db.database import Transaction
+from bot.db.outputs import hash_with_salt
 from bot.model.merkle import Tree
 
 # Of a run with more entries, only the first are verified.

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any
 
-from bot.audit import change_log, events, inclusion, output
+from bot.audit import change_log, events, inclusion, output_check
 from bot.audit.change_log import Entry, EntryDraft, LogAlteredError
 from bot.audit.checkpoints import (
     Checkpoint,
@@ -239,7 +239,7 @@ def _verify_outputs(
     if verification.broken is not None:
         return verification
     with stages("verifying outputs", lambda: bound_count) as report_progress:
-        fault = next(output.iterate_output_faults(tx, bound_count, report_progress), None)
+        fault = next(output_check.iterate_output_faults(tx, bound_count, report_progress), None)
     return verification if fault is None else replace(verification, broken=fault[0], why=fault[1])
 
 
@@ -279,7 +279,7 @@ class _Verifier:
                 self._end(seq, why)
                 return
             self._leaves.append(bytes.fromhex(row[_HASH]))
-            self.bound += output.BINDING_MARK in row[_BODY]
+            self.bound += output_check.BINDING_MARK in row[_BODY]
             if seq in self._sizes:
                 self.roots[seq] = self._compute_root()
             if note is None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from bot import observability
-from bot.audit import change_log, events, output
-from bot.db import live_output, runs
+from bot.audit import change_log, events
+from bot.db import live_output, outputs, runs
 from bot.db.database import StoreRefused, StoreUnavailable, Transaction
 from bot.db.lease_keeper import HeldLease
 from bot.execution import follow_up, gate, recovery
@@ -237,7 +237,7 @@ class Executor:
 
     def record_step_outcome(self, tx: Transaction, run: Run, n: int, outcome: StepOutcome) -> None:
         """Record and log how a step ended, with its output."""
-        stored = output.prepare_output(tx, outcome.output)
+        stored = outputs.prepare_output(tx, outcome.output)
         runs.record_outcome(
             tx,
             StepRecord(
@@ -254,7 +254,7 @@ class Executor:
             ),
             run=run,
         )
-        output.store_output(tx, entry, n, stored)
+        outputs.store_outputs(tx, n, [(entry.seq, run.id, stored)])
         live_output.delete_lines(tx, run.id, n)
         announce_run_change(tx, run)
 

@@ -2,8 +2,8 @@
 
 import logging
 
-from bot.audit import change_log, events, output
-from bot.db import follow_ups, runs
+from bot.audit import change_log, events
+from bot.db import follow_ups, outputs, runs
 from bot.db.database import Transaction
 from bot.db.follow_ups import FollowUp
 from bot.execution.planner import load_change
@@ -84,7 +84,7 @@ def _read_progress(context: WorkflowContext, run: Run) -> Report:
 
 
 def _record_result(tx: Transaction, run: Run, report: Report) -> None:
-    stored = output.prepare_report(tx, report)
+    stored = outputs.prepare_report(tx, report)
     entry = change_log.append_entry(
         tx,
         events.FollowedUp(
@@ -94,7 +94,7 @@ def _record_result(tx: Transaction, run: Run, report: Report) -> None:
         ),
         run=run,
     )
-    output.store_output(tx, entry, 0, stored)
+    outputs.store_outputs(tx, 0, [(entry.seq, run.id, stored)])
     if not report.healthy:
         runs.amend_run(tx, run, needs_attention=True)
     announce_run_change(tx, run)

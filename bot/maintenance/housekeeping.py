@@ -4,12 +4,12 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from bot.audit import change_log, events, followed_log, inbound_events, output, verification
+from bot.audit import change_log, events, followed_log, inbound_events, output_check, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import Event
 from bot.audit.spool import Spool
 from bot.auth import row_mac
-from bot.db import dedup, outbox
+from bot.db import dedup, outbox, outputs
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.integrations import webhook_queue
 from bot.integrations.witnesses import Witnesses, WitnessState, describe_witness
@@ -98,10 +98,10 @@ class Housekeeping:
         No more expires before all that expired earlier is erased, so only the newest expiration
         can be incomplete.
         """
-        (until, at), (before, _) = [*output.list_expirations(tx), (0, 0), (0, 0)][:2]
+        (until, at), (before, _) = [*output_check.list_expirations(tx), (0, 0), (0, 0)][:2]
         if until > self._erased_until:
             after = max(before, self._erased_until)
-            if output.erase_expired_output(tx, after=after, until=until, limit=_MOST_ERASED):
+            if outputs.erase_expired_output(tx, after=after, until=until, limit=_MOST_ERASED):
                 return
             self._erased_until = until
         newest = change_log.get_last_entry_before(tx, tx.now - self._keep_output)

@@ -9,12 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-from bot.audit import change_log, output
+from bot.audit import change_log
 from bot.audit.change_log import Entry
 from bot.audit.checkpoints import parse_note
 from bot.audit.event_type import parse_event, parse_facts
 from bot.audit.events import RUN_ENDS
-from bot.db import cosignatures
+from bot.db import cosignatures, outputs
 from bot.db.database import Transaction
 from bot.model.run import State
 from bot.model.run_states import Tone
@@ -148,14 +148,14 @@ def iterate_export(tx: Transaction) -> Generator[dict[str, Any]]:
     `output` if it binds output, None once erased; `checkpoint` if one has it as its newest entry,
     and then `time_stamp`, in base64, if an authority stamped that.
     """
-    outputs = _follow((seq, (salt, text)) for seq, salt, text in output.iterate_all_output(tx))
+    outputs_of = _follow((seq, (salt, text)) for seq, salt, text in outputs.iterate_all_output(tx))
     cosigned = _follow(cosignatures.iterate_cosignatures(tx))
     stamps = _follow(cosignatures.iterate_time_stamps(tx))
     with change_log.read_rows(tx) as rows:
         for *row, note in rows:
             members: dict[str, Any] = dict(zip(ARCHIVE_COLUMNS, row, strict=True))
             seq, at, *_ = row
-            for salt, text in outputs(seq):
+            for salt, text in outputs_of(seq):
                 members["output"] = None if text is None else {"salt": salt, "text": text}
             if note is not None:
                 point = parse_note(str(note), at)

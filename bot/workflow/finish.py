@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from bot import observability
-from bot.audit import change_log, events, output
+from bot.audit import change_log, events
 from bot.audit.change_log import EntryDraft
-from bot.db import leases, locks, outbox, runs
+from bot.db import leases, locks, outbox, outputs, runs
 from bot.db.database import Transaction
 from bot.model.run import ACTIVE_STATES, STATES_BEFORE_INTENT, RefusedBy, Run, State
 from bot.policy import Policy
@@ -150,7 +150,7 @@ def _build_ended_run(tx: Transaction, run_end: RunEnd) -> Run:
 def _log_run_ends(tx: Transaction, run_ends: Sequence[RunEnd]) -> None:
     """Log how runs ended, and store the output of those with a report."""
     reports = {one.run.id: one.report for one in run_ends if one.report}
-    outputs = dict(zip(reports, output.prepare_reports(tx, [*reports.values()]), strict=True))
+    prepared = dict(zip(reports, outputs.prepare_reports(tx, [*reports.values()]), strict=True))
     drafts: list[EntryDraft] = []
     for one in run_ends:
         ended = events.RUN_ENDS[one.state](
@@ -158,12 +158,12 @@ def _log_run_ends(tx: Transaction, run_ends: Sequence[RunEnd]) -> None:
             reason=one.reason,
             refused_by=one.refused_by,
             healthy=one.report.healthy if one.report else None,
-            output_sha256=outputs[one.run.id].sha256 if one.report else "",
+            output_sha256=prepared[one.run.id].sha256 if one.report else "",
         )
         drafts.append(EntryDraft(ended, one.run.id, one.person, one.run.host))
     entries = change_log.append_entries(tx, drafts)
-    stored = [(one, outputs[one.run]) for one in entries if one.run in outputs]
-    output.store_outputs(tx, 0, stored)
+    stored = [(one.seq, run, prepared[run]) for one in entries if (run := one.run) in prepared]
+    outputs.store_outputs(tx, 0, stored)
 
 
 def announce_run_change(tx: Transaction, run: Run) -> None:

@@ -1,7 +1,7 @@
 """Erase the output of a run for good: one person requests it, another confirms it."""
 
-from bot.audit import change_log, events, output, refusals
-from bot.db import outbox, runs
+from bot.audit import change_log, events, refusals
+from bot.db import outbox, outputs, runs
 from bot.db.database import Transaction
 from bot.features.erasure.readings import (
     ErasurePreview,
@@ -117,7 +117,7 @@ def _erase_outputs(tx: Transaction, run: Run, erasure: ErasurePreview, person: s
     request = erasure.request
     asked = request.event if request else None
     for each in sorted({kept.run_id for kept in erasure.outputs}):
-        entries = output.erase_output(tx, each)
+        entries = outputs.erase_output(tx, each)
         change_log.append_entry(
             tx,
             events.OutputErased(

@@ -5,9 +5,8 @@ from functools import partial
 
 from fastapi import APIRouter, Response
 
-from bot.audit import output
-from bot.audit.output import StoredOutput
-from bot.db import runs
+from bot.db import outputs, runs
+from bot.db.outputs import StoredOutput
 from bot.features.erasure.actions import ErasureActions
 from bot.features.erasure.readings import get_confirmation_refusal, preview_erasure
 from bot.model.run import Run
@@ -94,6 +93,6 @@ def _format_output(stored_output: StoredOutput) -> str:
     """Return a stored output as text; a report is stored as JSON."""
     if stored_output.step_number:
         return stored_output.text
-    report = output.parse_report(stored_output.text)
+    report = outputs.parse_report(stored_output.text)
     rows = report.table.rows if report.table else ()
     return "\n".join([report.summary, *report.findings, *map("  ".join, rows)])

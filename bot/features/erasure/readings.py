@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from bot.audit import change_log, events, output
+from bot.audit import change_log, events
 from bot.audit.change_log import Entry
-from bot.audit.output import StoredOutput
-from bot.db import runs
+from bot.db import outputs, runs
 from bot.db.database import Transaction
+from bot.db.outputs import StoredOutput
 from bot.model.canonical import hash_canonical
 from bot.model.run import Run
 from bot.policy import Policy
@@ -34,11 +34,11 @@ class ErasurePreview:
 def preview_erasure(tx: Transaction, run: Run) -> ErasurePreview:
     """Return what would be erased of a run now."""
     run_ids = [run.id, *(child.id for child in runs.list_children(tx, run.id))]
-    outputs = [kept for number in run_ids for kept in output.list_stored_output(tx, number)]
-    last = _get_last_erasure_entry(tx, run.id) if outputs else None
+    stored = [kept for number in run_ids for kept in outputs.list_stored_output(tx, number)]
+    last = _get_last_erasure_entry(tx, run.id) if stored else None
     return ErasurePreview(
         last if last and isinstance(last.event, events.ErasureRequested) else None,
-        sorted(outputs, key=lambda kept: kept.entry_seq),
+        sorted(stored, key=lambda kept: kept.entry_seq),
         last if last and isinstance(last.event, events.ErasureDeclined) else None,
     )
 

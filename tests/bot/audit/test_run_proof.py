@@ -3,8 +3,9 @@
 import pytest
 from sqlalchemy import text
 
-from bot.audit import change_log, events, output, run_proof, verification
+from bot.audit import change_log, events, run_proof, verification
 from bot.audit.event_type import UnknownEvent
+from bot.db import outputs
 from bot.db.database import Database
 from bot.model.run import Run
 from bot.model.signing import SigningKey
@@ -78,7 +79,7 @@ def test_run_proof_accepts_output_that_was_erased_with_a_log_entry(
     harness: Harness, done: Run
 ) -> None:
     with harness.database.transaction() as tx:
-        output.erase_output(tx, done.id)
+        outputs.erase_output(tx, done.id)
         change_log.append_entry(tx, UnknownEvent(kind=events.OutputErased.kind), run=done.id)
     proof = verify_run_proof(harness, done)
     assert (proof.faults, proof.valid_outputs, proof.erased_outputs) == ([], 0, 1)

@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, insert, update
 
-from bot.audit import change_log, checkpoints, events, output, verification
+from bot.audit import change_log, checkpoints, events, verification
 from bot.audit.change_log import Entry
 from bot.audit.checkpoints import name_log, sign_checkpoint
 from bot.audit.event_type import UnknownEvent
 from bot.audit.verification import Verification
-from bot.db import tables
+from bot.db import outputs, tables
 from bot.db.database import Database, StoreUnavailable
 from bot.model import signing
 from bot.model.canonical import encode_canonical
@@ -342,14 +342,14 @@ def test_verification_finds_a_missing_output_beside_an_unbound_one(log: Database
     """As many outputs as are bound are not yet the ones that are."""
     with log.transaction() as tx:
         for number in (1, 2):
-            stored = output.prepare_output(tx, "pool is fine")
+            stored = outputs.prepare_output(tx, "pool is fine")
             entry = change_log.append_entry(
                 tx,
                 UnknownEvent(kind="step succeeded", facts={"output_sha256": stored.sha256}),
                 run=1,
             )
             if number == 1:
-                output.store_output(tx, entry, number, stored)
+                outputs.store_outputs(tx, number, [(entry.seq, 1, stored)])
         change_log.append_entry(tx, UnknownEvent(kind=events.OutputErased.kind), run=1)
         idle = change_log.append_entry(tx, UnknownEvent(kind="noted"), run=1)
         tx.sql.execute(insert(tables.output).values(entry=idle.seq, run=1, step_number=9))

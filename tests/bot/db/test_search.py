@@ -18,11 +18,11 @@ from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import event, inspect
 
-from bot.audit import events, output
+from bot.audit import events
 from bot.audit.change_log import EntryDraft, append_entries, append_entry
 from bot.audit.event_type import UnknownEvent
 from bot.audit.verification import verify_log
-from bot.db import runs, search, tables
+from bot.db import outputs, runs, search, tables
 from bot.db import search_words as word_index
 from bot.db.database import Database, Transaction
 from bot.db.migrations import is_own_table
@@ -58,7 +58,7 @@ def add(tx: Transaction, **changes: Any) -> Run:
 
 def answered(tx: Transaction, run: Run, text: str) -> None:
     entry = append_entry(tx, UnknownEvent(kind="step succeeded"), run=run.id, host=run.host)
-    output.store_output(tx, entry, 1, output.prepare_output(tx, text))
+    outputs.store_outputs(tx, 1, [(entry.seq, run.id, outputs.prepare_output(tx, text))])
 
 
 def find_run_numbers(tx: Transaction, **wanted: Any) -> list[int]:
@@ -142,7 +142,7 @@ def test_run_is_not_found_by_erased_output_but_by_its_reason(database: Database)
         run = add(tx, reason="lamp of the harbour")
         answered(tx, run, "the lamp spilled s3cret.example over the harbour")
         assert find_run_numbers(tx, text=["s3cret.example"]) == [run.id]
-        output.erase_output(tx, run.id)
+        outputs.erase_output(tx, run.id)
         assert find_run_numbers(tx, text=["s3cret.example"]) == []
         assert find_run_numbers(tx, text=["spilled"]) == []
         assert find_run_numbers(tx, text=["harbour"]) == [run.id]
@@ -160,7 +160,7 @@ def test_without_deleting_its_words_erased_output_is_found(
     with database.transaction() as tx:
         run = add(tx)
         answered(tx, run, "spilled")
-        output.erase_output(tx, run.id)
+        outputs.erase_output(tx, run.id)
         assert find_run_numbers(tx, text=["spilled"]) == [run.id]
 
 

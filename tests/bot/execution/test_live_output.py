@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import output
-from bot.db import live_output, runs
+from bot.db import live_output, outputs, runs
 from bot.db.database import Database
 from bot.db.live_output import MOST_CHARACTERS, MOST_LINES, LiveOutput, NewestLines
 from bot.execution.live_output import LiveOutputWriter
@@ -140,7 +139,7 @@ def test_erasure_deletes_live_output(harness: Harness) -> None:
     run = harness.request(LAMP_ON)
     with harness.database.transaction() as tx:
         live_output.store_lines(tx, [NewestLines(run.id, 1, 1, "said before the crash")])
-        output.erase_output(tx, run.id)
+        outputs.erase_output(tx, run.id)
     assert get_output(harness, run.id) == []
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select, update
 
-from bot.audit import change_log, events, output, verification
+from bot.audit import change_log, events, verification
 from bot.audit.event_type import UnknownEvent
-from bot.audit.output import list_stored_output
 from bot.audit.run_proof import verify_run
 from bot.audit.spool import Spool
-from bot.db import search, tables
+from bot.db import outputs, search, tables
+from bot.db.outputs import list_stored_output
 from bot.db.search import RunFilter
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model.run import Run
@@ -97,10 +97,10 @@ def test_output_is_erased_after_its_days_and_newer_output_is_kept(
 def test_words_of_expired_output_find_nothing(harness: Harness, house: Housekeeping, clock: Clock):
     run = _run(harness, "on")
     with harness.database.transaction() as tx:
-        stored = output.prepare_output(tx, "the pool is overheated")
+        stored = outputs.prepare_output(tx, "the pool is overheated")
         facts = {"output_sha256": stored.sha256}
         entry = change_log.append_entry(tx, UnknownEvent(kind="noted", facts=facts), run=run.id)
-        output.store_output(tx, entry, 1, stored)
+        outputs.store_outputs(tx, 1, [(entry.seq, run.id, stored)])
     assert _find_runs(harness, "overheated") == [run.id]
     clock.ahead = (_DAYS + 1) * DAY
     for _ in range(4):

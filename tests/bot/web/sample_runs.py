@@ -5,8 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from bot.audit import change_log, events
-from bot.audit import output as outputs
-from bot.db import runs
+from bot.db import outputs, runs
 from bot.db.database import Database, Transaction
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import Decision, RequestOrigin, Run, State, StepRecord, StepState
@@ -163,7 +162,7 @@ def end_run(
         step=n, exit_status=status, error=trouble, output_sha256=stored.sha256
     )
     entry = change_log.append_entry(tx, ended, run=run)
-    outputs.store_output(tx, entry, n, stored)
+    outputs.store_outputs(tx, n, [(entry.seq, run.id, stored)])
 
 
 def add_ended_run(
@@ -212,7 +211,8 @@ def add_check(tx: Transaction, report: Report | None = None) -> Run:
         healthy=report_made.healthy,
         output_sha256=stored.sha256,
     )
-    outputs.store_output(tx, change_log.list_newest_entries(tx, limit=1)[0], 0, stored)
+    [entry] = change_log.list_newest_entries(tx, limit=1)
+    outputs.store_outputs(tx, 0, [(entry.seq, run.id, stored)])
     return replace(done, report=report_made)
 
 

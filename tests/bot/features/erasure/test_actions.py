@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from bot.audit import change_log, output, verification
-from bot.db import outbox, runs, search, search_words
+from bot.audit import change_log, verification
+from bot.db import outbox, outputs, runs, search, search_words
 from bot.features.erasure.actions import ErasureActions
 from bot.features.erasure.readings import preview_erasure
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
@@ -229,8 +229,8 @@ def test_output_altered_or_erased_in_the_database_is_found_by_verification(
 def test_long_output_is_truncated_after_redaction(harness: Harness):
     harness.database.redactor.add_secrets("a-secret-of-ours")
     with harness.database.transaction() as tx:
-        edge = "x" * (output.MAX_CHARACTERS - 5) + "a-secret-of-ours" + "y" * 100
-        stored = output.prepare_output(tx, edge)
+        edge = "x" * (outputs.MAX_CHARACTERS - 5) + "a-secret-of-ours" + "y" * 100
+        stored = outputs.prepare_output(tx, edge)
     assert MARK[:5] in stored.text
     assert "a-sec" not in stored.text
     assert "characters are left out here" in stored.text

@@ -2,7 +2,7 @@
 
 import re
 
-from bot.audit import output
+from bot.db import outputs
 from bot.features.erasure.actions import ErasureActions
 from bot.model.run import Run
 from tests.bot.web.conftest import Site
@@ -19,7 +19,7 @@ def _finish_run(site: Site) -> Run:
 
 def _list_stored_output(site: Site, run: Run) -> list[str]:
     with site.database.reading() as tx:
-        return [kept.text for kept in output.list_stored_output(tx, run.id)]
+        return [kept.text for kept in outputs.list_stored_output(tx, run.id)]
 
 
 def _digest(text: str) -> str:

@@ -1,0 +1,67 @@
+"""Whether stored output is what the change log says: entries hold its hash, or its erasure."""
+
+import json
+from collections.abc import Generator
+from itertools import islice
+
+from sqlalchemy import exists, select
+
+from bot.audit import change_log, events, inclusion
+from bot.db import outputs, tables
+from bot.db.database import Transaction
+from bot.model.progress import ReportProgress, ignore_progress, iterate_with_progress
+
+# JSON writes a quote in a text as \", so only an entry that binds output contains this.
+BINDING_MARK = '"output_sha256":"'
+
+
+def list_expirations(tx: Transaction) -> list[tuple[int, int]]:
+    """Return up to which entry output has expired, and since when: the last two, newest first."""
+    found = islice(change_log.list_entries_since(tx, events.OutputExpired.kind, 0), 2)
+    return [
+        (event.until, entry.at)
+        for entry in inclusion.list_vouched_entries(tx, found)
+        if isinstance(event := entry.event, events.OutputExpired)
+    ]
+
+
+def get_expired_until(tx: Transaction) -> int:
+    """Return up to which entry the log permits that output is missing because of its age."""
+    return max((until for until, _ in list_expirations(tx)), default=0)
+
+
+def iterate_output_faults(
+    tx: Transaction, bound_count: int, report_progress: ReportProgress = ignore_progress
+) -> Generator[tuple[int, str]]:
+    """Yield the entries whose output does not have its hash, each with what is wrong.
+
+    bound_count: how many entries bind output.
+    """
+    of_entry, kept = tables.entry.c, tables.output.c
+    is_erasure = of_entry.kind == events.OutputErased.kind
+    erased = set(tx.sql.execute(select(of_entry.run).where(is_erasure)).scalars())
+    both = select(kept.entry, kept.salt, kept.text, of_entry.run, of_entry.body).join_from(
+        tables.output, tables.entry
+    )
+    expired, count = get_expired_until(tx), 0
+    with tx.sql.execute(both.order_by(kept.entry).execution_options(yield_per=1000)) as rows:
+        for row in iterate_with_progress(rows, report_progress):
+            count += 1
+            if row.text is None:
+                is_recorded = row.run in erased or row.entry <= expired
+                if not is_recorded or BINDING_MARK not in row.body:
+                    yield (
+                        row.entry,
+                        f"the output that entry {row.entry} binds was erased without a request",
+                    )
+            elif outputs.hash_with_salt(row.salt or "", row.text) != json.loads(row.body).get(
+                "output_sha256"
+            ):
+                yield row.entry, f"the output that entry {row.entry} binds was altered"
+    if count == bound_count:
+        return
+    binds = of_entry.body.contains(BINDING_MARK, autoescape=True)
+    stored = exists().where(kept.entry == of_entry.seq)
+    missing = select(of_entry.seq).where(binds, ~stored).order_by(of_entry.seq).limit(1)
+    for seq in tx.sql.execute(missing).scalars():
+        yield seq, f"the output that entry {seq} binds is missing"
