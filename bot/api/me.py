@@ -58,7 +58,10 @@ class PendingOut(schemas.OutputModel):
     """What waits for the caller."""
 
     runs: Sequence[schemas.RunOut] = Field(
-        description="Runs to resolve, then runs to decide, first those that are assigned to you."
+        description="Runs to resolve, then runs to sign or decide, first those assigned to you."
+    )
+    to_sign: Sequence[int] = Field(
+        description="Which of the runs you requested and sign, before approvers decide them."
     )
     assigned: Sequence[AssignmentOut] = Field(
         description="Which of the runs are assigned to you, and by whom."
@@ -138,6 +141,7 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
             schemas.RunOut.from_run(run, decisions.get(run.id, ()), parts.base_url)
             for run in found
         ],
+        to_sign=sorted(inbox.to_sign),
         assigned=[
             AssignmentOut(
                 run=run,

@@ -57,7 +57,9 @@ def list_pending_runs(service: ServiceClient) -> None:
     lines = [
         line
         for run in result["runs"]
-        for line in _format_pending_run(run, assigned.get(run["id"]))
+        for line in _format_pending_run(
+            run, assigned.get(run["id"]), signs=run["id"] in result["to_sign"]
+        )
     ]
     for one in result["questions"]:
         run = one["run"]
@@ -97,7 +99,7 @@ def _format_event(event: Mapping[str, Any]) -> str:
 
 
 def _format_pending_run(
-    run: Mapping[str, Any], assignment: Mapping[str, Any] | None = None
+    run: Mapping[str, Any], assignment: Mapping[str, Any] | None = None, *, signs: bool = False
 ) -> Iterator[str]:
     yield f"{run['id']:>6}  {run['label']:<15}  {run['requested_by']:<9}  {run['title']}"
     if assignment is not None:
@@ -108,6 +110,8 @@ def _format_pending_run(
     elif run["state"] == "planned":
         submit = f"keyturn submit {run['id']} {run['digest'][:10]}"
         yield f"        {submit}, or keyturn withdraw {run['id']}"
+    elif signs:
+        yield f"        keyturn sign {run['id']}, or keyturn withdraw {run['id']}"
     else:
         plan = f"{run['id']} {run['digest'][:10]}"
         yield f"        keyturn approve {plan}, or keyturn deny {run['id']} --reason …"

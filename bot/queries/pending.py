@@ -8,7 +8,7 @@ from bot.db import runs, view_conditions
 from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.model.times import format_utc
-from bot.policy import Policy
+from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.people import Area
 from bot.queries.approval_count import get_ruling
 from bot.queries.delegation_rules import (
@@ -17,6 +17,7 @@ from bot.queries.delegation_rules import (
     list_logged_delegations,
 )
 from bot.queries.questions import Assignment, Remark, get_answerer, get_discussions
+from bot.queries.signatures import list_unsigned
 
 # Of a person's own plans and of the counter-proposals for them.
 _MAX_RUNS = 100
@@ -35,7 +36,9 @@ class Inbox:
     """What waits for one person."""
 
     runs: Sequence[Run]
-    """Runs to resolve, then runs to decide: first those that are assigned to the person."""
+    """Runs to resolve, then runs to sign or decide: first those assigned to the person."""
+    to_sign: frozenset[int]
+    """Which of the runs the person requested and signs before approvers can decide."""
     assignments: Mapping[int, Assignment]
     """By run, of those that are assigned to the person."""
     questions: Sequence[OpenQuestion]
@@ -47,13 +50,23 @@ class Inbox:
 
 
 def read_inbox(tx: Transaction, policy: Policy, person: str) -> Inbox:
-    """Return what waits for a person: the runs to resolve, then those to decide, newest first."""
+    """Return what waits for a person: the runs to resolve, then others, newest first."""
     unknown, pending = _list_unknown(tx), runs.list_pending(tx)[::-1]
     voters = _list_voters(tx, pending)
+    rulings = {run.id: get_ruling(tx, policy, run) for run in pending}
+    unsigned = _list_unsigned(tx, policy, pending, rulings)
+    to_sign = frozenset(
+        run.id for run in pending if run.id in unsigned and run.requested_by == person
+    )
     found = [run for run in unknown if can_resolve(policy, run, person)] + [
         run
         for run in pending
-        if person not in voters[run.id] and can_decide(tx, policy, run, person)
+        if run.id in to_sign
+        or (
+            run.id not in unsigned
+            and person not in voters[run.id]
+            and _can_approve(tx, policy, *rulings[run.id], person)
+        )
     ]
     own = [run for run in pending if get_answerer(run) == person]
     discussions = get_discussions(tx, {run.id for run in (*found, *own)})
@@ -68,7 +81,7 @@ def read_inbox(tx: Transaction, policy: Policy, person: str) -> Inbox:
         if run.id in discussions and discussions[run.id].has_open_question
     ]
     found.sort(key=lambda run: (run.state is not State.UNKNOWN, run.id not in assignments))
-    return Inbox(found, assignments, questions)
+    return Inbox(found, to_sign, assignments, questions)
 
 
 def count_waiting(tx: Transaction, policy: Policy, people: Collection[str]) -> Mapping[str, int]:
@@ -85,14 +98,19 @@ def count_waiting(tx: Transaction, policy: Policy, people: Collection[str]) -> M
         for person in people:
             if can_resolve(policy, run, person):
                 found[person].append(run.id)
+    rulings = {run.id: get_ruling(tx, policy, run) for run in pending}
+    unsigned = _list_unsigned(tx, policy, pending, rulings)
     for run in pending:
-        request, ruling = get_ruling(tx, policy, run)
+        if run.id in discussions and discussions[run.id].has_open_question:
+            found.get(get_answerer(run), []).append(run.id)
+        if run.id in unsigned:
+            found.get(run.requested_by, []).append(run.id)
+            continue
+        request, ruling = rulings[run.id]
         delegates = find_delegates(policy, in_force, request, ruling)
         able = {*policy.select_approvers(people, request, ruling), *(one for one, _ in delegates)}
         for person in able.intersection(people) - voters[run.id]:
             found[person].append(run.id)
-        if run.id in discussions and discussions[run.id].has_open_question:
-            found.get(get_answerer(run), []).append(run.id)
     return {person: _count_viewable(tx, policy, person, found[person]) for person in people}
 
 
@@ -112,9 +130,27 @@ def _list_voters(tx: Transaction, pending: Sequence[Run]) -> Mapping[int, frozen
     return {run.id: frozenset(vote.person for vote in votes.get(run.id, ())) for run in pending}
 
 
+def _list_unsigned(
+    tx: Transaction,
+    policy: Policy,
+    pending: Sequence[Run],
+    rulings: Mapping[int, tuple[PolicyRequest, Ruling]],
+) -> frozenset[int]:
+    """Return the runs that wait for their requester: no approver can decide them yet."""
+    # Without such a rule nothing is read: the inboxes of all open pages are counted with this.
+    return list_unsigned(
+        tx, policy, [run for run in pending if rulings[run.id][1].requires_signed_request]
+    )
+
+
 def can_decide(tx: Transaction, policy: Policy, run: Run, person: str) -> bool:
     """Return whether this person may approve or deny the run."""
-    request, ruling = get_ruling(tx, policy, run)
+    return _can_approve(tx, policy, *get_ruling(tx, policy, run), person)
+
+
+def _can_approve(
+    tx: Transaction, policy: Policy, request: PolicyRequest, ruling: Ruling, person: str
+) -> bool:
     can_in_person = policy.get_approval_ruling(person, request, ruling).allowed
     return can_in_person or bool(find_delegator(tx, policy, request, ruling, person))
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from bot.audit import change_log, events
+from bot.audit.change_log import Entry
 from bot.audit.inclusion import list_vouched_entries
 from bot.db import runs
 from bot.db.database import Transaction
@@ -101,10 +102,28 @@ def _is_plan_signed(policy: Policy, person: str, signature: str, run: Run) -> bo
 def is_request_signed(tx: Transaction, policy: Policy, run: Run) -> bool:
     """Return whether the requester has signed the plan, with a key that still counts."""
     logged = change_log.list_entries_of_run(tx, run.id, [events.RequestSigned.kind])
+    return _has_request_signature(policy, run, list_vouched_entries(tx, logged))
+
+
+def list_unsigned(tx: Transaction, policy: Policy, wanted: Sequence[Run]) -> frozenset[int]:
+    """Return the numbers of those of the runs that is_request_signed() denies, read together."""
+    logged = change_log.list_entries_of_runs(
+        tx, [run.id for run in wanted], [events.RequestSigned.kind]
+    )
+    return frozenset(
+        run.id
+        for run in wanted
+        if not _has_request_signature(
+            policy, run, list_vouched_entries(tx, logged.get(run.id, ()))
+        )
+    )
+
+
+def _has_request_signature(policy: Policy, run: Run, vouched: Sequence[Entry]) -> bool:
     return any(
         isinstance(event := entry.event, events.RequestSigned)
         and entry.person == run.requested_by
         and event.digest == run.digest
         and _is_plan_signed(policy, run.requested_by, event.signature, run)
-        for entry in list_vouched_entries(tx, logged)
+        for entry in vouched
     )

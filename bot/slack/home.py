@@ -39,7 +39,7 @@ from bot.slack.client import CALL_ERRORS, MessageSender, get_error_cause, get_re
 from bot.slack.features import HomeSection, ReadHomeSection
 from bot.slack.run_buttons import ANSWER, DISCARD, REVIEW_PLAN
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
-from bot.slack.run_message import render_card
+from bot.slack.run_message import build_sign_buttons, render_card, render_signing_hint
 from bot.slack.threads import write_or_log
 
 # A Home holds a hundred blocks, and a card up to a dozen.
@@ -63,6 +63,8 @@ class HomeContent:
     """The first runs that need this person's approval: those that are assigned to them first."""
     questions: Sequence[SlackRunView]
     """The person's pending requests with a question that is not answered."""
+    to_sign: Sequence[SlackRunView]
+    """The person's pending requests whose plan they sign before approvers decide."""
     unrequested: Sequence[SlackRunView]
     """The person's plans, and counter-proposals to the person's requests."""
     own_runs: Sequence[Run]
@@ -103,13 +105,20 @@ def render_refusal(refusal: Message) -> View:
 
 
 def _render_unrequested(content: HomeContent) -> list[Block]:
-    """Render what waits for the person: questions, counter-proposals with plans, own plans."""
-    count = len(content.questions) + len(content.unrequested)
+    """Render what waits for the person: questions, signatures, counter-proposals, own plans."""
+    count = len(content.questions) + len(content.to_sign) + len(content.unrequested)
     if not count:
         return []
     blocks = [header(f"Waiting for you · {count}")]
     for run_view in content.questions[:_MAX_CARDS]:
         blocks += _render_question(run_view, content)
+    for run_view in content.to_sign[:_MAX_CARDS]:
+        blocks += [
+            paragraph(*_render_run(run_view.run, content)),
+            render_signing_hint(run_view),
+        ]
+        if sign := build_sign_buttons(run_view):
+            blocks.append(actions(f"sign-{run_view.run.id}", *sign))
     for run_view in content.unrequested[:_MAX_CARDS]:
         run = run_view.run
         if run.state is State.COUNTER_PROPOSED:
@@ -284,7 +293,9 @@ class HomeTabs:
 
     def _build_content(self, tx: Transaction, home: Home) -> HomeContent:
         inbox = self._view_builder.read_inbox(tx, home.person)
-        pending = [run for run in inbox.runs if run.state is State.PENDING]
+        to_decide = [
+            run for run in inbox.runs if run.state is State.PENDING and run.id not in inbox.to_sign
+        ]
         active = [run for run in runs.list_unfinished_briefly(tx) if run.parent is None]
         latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_NEWEST)
         return HomeContent(
@@ -297,11 +308,16 @@ class HomeTabs:
                 for run in runs.list_unrequested(tx, home.person)
             ],
             pending=[
-                self._view_builder.build_slack_run_view(tx, run.id) for run in pending[:_MAX_CARDS]
+                self._view_builder.build_slack_run_view(tx, run.id)
+                for run in to_decide[:_MAX_CARDS]
             ],
-            more_pending=pending[_MAX_CARDS:],
+            more_pending=to_decide[_MAX_CARDS:],
             questions=[
                 self._view_builder.build_slack_run_view(tx, one.run.id) for one in inbox.questions
+            ],
+            to_sign=[
+                self._view_builder.build_slack_run_view(tx, number)
+                for number in sorted(inbox.to_sign)
             ],
             own_runs=[run for run in latest if run.requested_by == home.person],
             running=[

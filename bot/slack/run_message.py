@@ -285,7 +285,7 @@ def render_card(run_view: SlackRunView, *, buttons: bool = True) -> Message:
     if run.state is State.PENDING and run.plan and not can_show_plan(run.plan):
         blocks.append(render_page_hint(run_view, f"{TOO_LONG} Approve it on"))
     elif run.state is State.PENDING and run.requirements.requires_signature:
-        blocks.append(_render_signing_hint(run_view))
+        blocks.append(render_signing_hint(run_view))
     elif run.state is State.PENDING and run.requirements.requires_second_factor:
         blocks.append(render_page_hint(run_view, "This plan needs a second factor. Approve it on"))
     elif run.state is State.PENDING and not buttons:
@@ -326,7 +326,7 @@ def _render_hosts(run_view: SlackRunView) -> list[Block]:
     return [table(("Change" if run.is_sequence else "Host", "State", "Result"), rows)]
 
 
-def _render_signing_hint(run_view: SlackRunView) -> Block:
+def render_signing_hint(run_view: SlackRunView) -> Block:
     """Render who signs the plan, and where."""
     run, page = run_view.run, run_view.page_url
     who = "First the requester" if run_view.view.lacks_signed_request else "An approver"
@@ -716,8 +716,7 @@ def build_approve_buttons(run_view: SlackRunView) -> list[Element]:
     if run.plan is None or not can_show_plan(run.plan):
         return []
     if needs.requires_signature:
-        page = run_view.page_url
-        return [run_buttons.SIGN.build_link(run, url=f"{page}/sign")] if page else []
+        return build_sign_buttons(run_view)
     if needs.requires_second_factor:
         return []
     text = "Approve schedule" if run.timing else "Approve"
@@ -727,6 +726,12 @@ def build_approve_buttons(run_view: SlackRunView) -> list[Element]:
     if not run.plan.is_reversible:
         approve["confirm"] = build_irreversible_dialog(run.plan, yes=text)
     return [approve]
+
+
+def build_sign_buttons(run_view: SlackRunView) -> list[Element]:
+    """Return the button that opens the page on which a plan is signed; none without pages."""
+    run, page = run_view.run, run_view.page_url
+    return [run_buttons.SIGN.build_link(run, url=f"{page}/sign")] if page else []
 
 
 def build_irreversible_dialog(proposal: ResolvedPlan, *, yes: str) -> Element:

@@ -50,6 +50,7 @@ def show_home(visit: Visit, page: PageQuery = 1) -> Response:
         mine_count=len(inbox.runs),
         page=page,
         has_next_page=len(inbox.runs) > page * _MAX_CARDS,
+        to_sign=inbox.to_sign,
         assignments=inbox.assignments,
         questions=inbox.questions,
         break_glass_uses=break_glass_uses,

@@ -405,12 +405,12 @@ def test_what_waits_for_a_person_agrees(
     shown: Mapping[int, Shown], gallery: Gallery, viewer: str
 ) -> None:
     harness = gallery.harness
-    awaited = {n for n, one in shown.items() if {"approve", "resolve"} & one.actions}
+    awaited = {n for n, one in shown.items() if {"approve", "resolve", "sign"} & one.actions}
     with _open_program(harness, viewer) as program:
         assert {run["id"] for run in program.get("/pending").json()["runs"]} == awaited
     with create_site(harness).browser(viewer) as browser:
         home = Page(browser.get("/").text)
-    listed = {int(n) for n in re.findall(r"(?:Review|Resolve) run (\d+)", home.text)}
+    listed = {int(n) for n in re.findall(r"(?:Review|Resolve|Sign) run (\d+)", home.text)}
     assert listed == awaited if len(awaited) <= 10 else listed < awaited
     cards = SlackRunViewBuilder(harness.policies, team=TEAM, base_url=HERE)
     with harness.database.reading() as tx:

@@ -47,6 +47,9 @@ def test_requester_and_owner_sign_what_their_machine_shows(signing: CliService, 
     submitted = signing.type("dora", "submit", str(run.id), run.digest, "--wait", "0")
     assert "dora has to sign it first" in submitted.stdout
     assert f"keyturn sign {run.id}" in submitted.stdout
+    waiting = signing.type("dora", "pending").stdout
+    assert f"keyturn sign {run.id}, or keyturn withdraw {run.id}" in waiting
+    assert signing.type("olga", "pending").stderr == "Nothing pending.\n"
     early = signing.type("olga", "sign", str(run.id), "--yes")
     assert (early.exit_code, early.stderr) == (
         4,

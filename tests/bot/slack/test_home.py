@@ -12,6 +12,7 @@ from bot.model.run import State
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.json_walk import list_texts
+from tests.policies import get_signed_rules
 from tests.toy import SetSwitch
 
 pytestmark = pytest.mark.anyio
@@ -221,3 +222,16 @@ async def test_plan_is_reviewed_and_discarded_on_the_home_tab(chat: Chat):
     await click(chat, "discard", buttons(view)["discard"]["value"], "U0DORA")
     assert chat.run().state is State.WITHDRAWN
     assert "Waiting for you" not in words(await open_home(chat, "U0OLGA"))
+
+
+async def test_plan_that_waits_for_a_signature_is_on_the_home_of_who_signs_it(chat: Chat):
+    rules = chat.harness.policies.path / "policy.cedar"
+    rules.write_text(get_signed_rules("both"))
+    await chat.type(LAMP_ON)
+    view = await open_home(chat, "U0DORA")
+    assert "Waiting for you · 1" in words(view)
+    assert "First the requester signs this plan" in words(view)
+    assert buttons(view)["sign"]["url"].endswith("/runs/1/sign")
+    view = await open_home(chat, "U0OLGA")
+    assert "No requests need your approval." in words(view)
+    assert "approve" not in buttons(view)

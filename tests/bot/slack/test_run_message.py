@@ -557,6 +557,7 @@ def render_all_messages(run_view: SlackRunView) -> list[Message]:
         base_url="",
         pending=[run_view],
         questions=[run_view] if run_view.discussion.remarks else [],
+        to_sign=[run_view],
         unrequested=[run_view],
         own_runs=[run],
         running=[run],

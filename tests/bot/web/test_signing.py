@@ -187,3 +187,10 @@ def test_doctor_says_who_serves_the_signing_page(signing_site: Site):
         "https://sign.example.com/"
     )
     assert check("").endswith(hash_signing_page(HERE))
+
+
+def test_home_names_a_plan_that_waits_for_a_signature_only_to_who_signs_it(site: Site):
+    (site.harness.policies.path / "policy.cedar").write_text(get_signed_rules("both"))
+    run = site.harness.request(LAMP)
+    assert f"Sign run {run.id}" in Page(site.browser("dora").get("/").text).text
+    assert "Nothing needs your action." in Page(site.browser("olga").get("/").text).text

@@ -16,6 +16,7 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
 from bot.policy.explain import evaluate_request
+from bot.queries import pending
 from bot.queries.approval_count import build_policy_request
 from tests.bot.harness import Harness, open_harness
 from tests.bot.signing.soft_passkey import SoftPasskey
@@ -283,6 +284,40 @@ def test_requester_signs_before_the_approvers_where_both_have_to(tmp_path: Path)
         assert harness.get_run(run.id).state is State.PENDING
         assert _approve(harness, run, olga.sign(document)).state is State.SUCCEEDED
         assert "request signed" in harness.list_entry_kinds(run)
+
+
+def test_run_waits_for_its_requester_until_it_is_signed_and_then_for_its_approvers(tmp_path: Path):
+    with open_harness(tmp_path, rules=get_signed_rules("both")) as harness:
+        dora, olga = (SshKey.create(tmp_path, name=name) for name in ("dora", "olga"))
+        _give_key(harness, "dora", dora.line)
+        _give_key(harness, "olga", olga.line)
+        run = harness.request(LAMP_ON)
+        assert _list_waiting(harness) == {"dora": {run.id}}
+        harness.service.ask_question(run.id, person="olga", text="Why this lamp?")
+        assert _list_waiting(harness) == {"dora": {run.id}}
+        harness.service.sign_request(
+            run.id, person="dora", digest=run.digest, signature=dora.sign(_get_document(run))
+        )
+        harness.service.answer_question(run.id, person="dora", text="The cellar is dark")
+        assert _list_waiting(harness) == {"olga": {run.id}, "adam": {run.id}}
+        # Another key counts no more: the requester signs again.
+        _take_keys(harness)
+        assert _list_waiting(harness) == {"dora": {run.id}}
+
+
+def _list_waiting(harness: Harness) -> dict[str, set[int]]:
+    """Return by person the runs of each inbox that has some. The badge counts the same."""
+    policy = harness.policies.get_policy()
+    found: dict[str, set[int]] = {}
+    with harness.database.reading() as tx:
+        counts = pending.count_waiting(tx, policy, policy.organisation.people)
+        for person in policy.organisation.people:
+            inbox = pending.read_inbox(tx, policy, person)
+            assert counts[person] == inbox.count
+            assert inbox.to_sign == {run.id for run in inbox.runs if run.requested_by == person}
+            if inbox.runs:
+                found[person] = {run.id for run in inbox.runs}
+    return found
 
 
 def test_gate_refuses_a_run_whose_requester_no_longer_has_the_key(tmp_path: Path):
