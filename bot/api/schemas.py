@@ -459,6 +459,9 @@ class RunDetailsOut(RunOut):
     lacks_signed_request: bool = Field(
         description="Whether the requester has to sign the plan before it is approved."
     )
+    approve_refusal: str = Field(
+        description="Why you, who may deny the run, cannot approve it now; empty if you can."
+    )
     locked_by: LockOut | None
     plan: PlanOut | None
     report: ReportOut | None
@@ -511,6 +514,7 @@ class RunDetailsOut(RunOut):
                 "requires_second_factor": view.requires_second_factor,
                 "requires_signature": view.requires_signature,
                 "lacks_signed_request": view.lacks_signed_request,
+                "approve_refusal": view.allowed_actions.approve_refusal,
                 "locked_by": view.lock,
                 "plan": PlanOut.from_view(view),
                 "report": run.report,

@@ -141,6 +141,8 @@ def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
 def _format_approve_command(run: Mapping[str, Any]) -> list[str]:
     """Return how the viewer approves or signs the run."""
     first = [f"  {run['requested_by']} has to sign it first"] * run["lacks_signed_request"]
+    if run["approve_refusal"]:
+        return [f"  {run['approve_refusal']}"]
     if run["requires_signature"]:
         can_sign = {"approve", "sign"} & {*run["actions"]}
         return [*first, *([f"  keyturn sign {run['id']}"] if can_sign else [])]

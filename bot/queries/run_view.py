@@ -62,6 +62,8 @@ class AllowedActions:
     """What the viewer may do to the run now."""
 
     approve: bool = False
+    approve_refusal: str = ""
+    """Why a viewer who may decide it cannot approve it now, as a sentence; empty if they can."""
     deny: bool = False
     withdraw: bool = False
     resolve: bool = False
@@ -168,6 +170,11 @@ class RunView:
     def display(self) -> StatusDisplay:
         """How the state of the run is displayed."""
         return get_child_run_display(self.run, self.parent_state)
+
+    @property
+    def awaits_signature(self) -> bool:
+        """Whether no one can approve the run until its requester has signed the plan."""
+        return self.run.state is State.PENDING and self.lacks_signed_request
 
     @property
     def can_sign(self) -> bool:
@@ -401,15 +408,21 @@ def _list_allowed_actions(
         for vote in view.decisions
     )
     is_pending = run.state is State.PENDING
+    denies_own = (
+        not decides and bool(run.editors) and _can_deny_own_values(tx, run, policy, person)
+    )
     undo_refusal = _get_undo_refusal(view, policy, person)
     is_held = run.requested_by == person and _is_held(view, policy)
     break_glass_refusal = (
         get_break_glass_refusal(policy, run, person, now=view.now) if is_held else ""
     )
     return AllowedActions(
-        approve=decides and not voted and is_pending and not view.lacks_signed_request,
-        sign=is_pending and view.lacks_signed_request and run.requested_by == person,
-        deny=decides or (bool(run.editors) and _can_deny_own_values(tx, run, policy, person)),
+        approve=decides and not voted and is_pending and not view.awaits_signature,
+        approve_refusal=_get_approve_refusal(view, policy, voted=voted, own_values=denies_own)
+        if decides or denies_own
+        else "",
+        sign=view.awaits_signature and run.requested_by == person,
+        deny=decides or denies_own,
         accept=run.state is State.COUNTER_PROPOSED and run.requested_by == person,
         propose_values=decides and is_pending and can_be_edited(run),
         submit=run.state is State.PLANNED and run.requested_by == person,
@@ -427,6 +440,19 @@ def _list_allowed_actions(
         stop=_can_stop(tx, run, policy, person),
         hold=starts_later(run) and not get_hold_refusal(tx, policy, run, person),
     )
+
+
+def _get_approve_refusal(view: RunView, policy: Policy, *, voted: bool, own_values: bool) -> str:
+    """Return why one of the people who may deny a run cannot approve it now; "" if they can."""
+    if own_values:
+        return "You chose values of this request, so someone else has to approve it."
+    if view.awaits_signature:
+        name = policy.get_person_name(view.run.requested_by)
+        return f"{name} has to sign the plan first."
+    if voted:
+        return "You have approved this request."
+    state = view.run.state
+    return "" if state is State.PENDING else f"Run {view.run.id} {state.phrase}."
 
 
 def can_be_edited(run: Run) -> bool:

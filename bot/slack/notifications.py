@@ -135,7 +135,7 @@ def list_users_due_copy(
     if run_view.run.state is not State.PENDING:
         return []
     is_hidden = location is None or location.channel.startswith("D")
-    if run_view.view.lacks_signed_request and run_view.requester and not is_hidden:
+    if run_view.view.awaits_signature and run_view.requester and not is_hidden:
         return [run_view.requester]
     missing = list_missing_approvers(run_view)
     if is_shared and not is_hidden:

@@ -329,7 +329,7 @@ def _render_hosts(run_view: SlackRunView) -> list[Block]:
 def render_signing_hint(run_view: SlackRunView) -> Block:
     """Render who signs the plan, and where."""
     run, page = run_view.run, run_view.page_url
-    who = "First the requester" if run_view.view.lacks_signed_request else "An approver"
+    who = "First the requester" if run_view.view.awaits_signature else "An approver"
     where = "on its page, or in a terminal by" if page else "in a terminal by"
     return paragraph(
         emoji("key"), f" {who} signs this plan, {where} ", code(f"keyturn sign {run.id}")

@@ -98,7 +98,7 @@ def _list_calls(run_view: SlackRunView) -> Sequence[str]:
 
     An approver to whom it is assigned gets a copy of its own card instead.
     """
-    if run_view.run.state is not State.PENDING or run_view.view.lacks_signed_request:
+    if run_view.run.state is not State.PENDING or run_view.view.awaits_signature:
         return []
     missing = list_missing_approvers(run_view)
     users = [one.slack_user for one in missing if one.slack_user and not one.is_assigned]

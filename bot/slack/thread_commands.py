@@ -112,8 +112,8 @@ class ThreadCommands:
             shown = [one for one in _ALL if one.is_allowed(run, may)]
             return _render(run_view, [one.build(run_view, "")[:1] for one in shown])
         if not command.is_allowed(run, may):
-            reason = may.undo_refusal if command is _UNDO else ""
-            return _render_refusal(run_view, command, reason)
+            reasons = {_UNDO: may.undo_refusal, _APPROVE: may.approve_refusal}
+            return _render_refusal(run_view, command, reasons.get(command, ""))
         return _render(run_view, [command.build(run_view, text)])
 
 
@@ -132,6 +132,6 @@ def _render(run_view: SlackRunView, buttons: Sequence[Sequence[Element]]) -> Mes
 def _render_refusal(run_view: SlackRunView, command: ThreadCommand, reason: str) -> Message:
     """Say that this person cannot do that now, and how the run is."""
     run = run_view.run
-    text = f"You cannot {command.verb} run {run.id} now{f': {reason}' if reason else ''}."
-    reply = build_text_reply(text)
+    text = f"You cannot {command.verb} run {run.id} now{f': {reason}' if reason else ''}"
+    reply = build_text_reply(f"{text.rstrip('.')}.")
     return replace(reply, blocks=[*reply.blocks, *render_card(run_view, buttons=False).blocks])

@@ -50,6 +50,10 @@ def test_requester_and_owner_sign_what_their_machine_shows(signing: CliService, 
     waiting = signing.type("dora", "pending").stdout
     assert f"keyturn sign {run.id}, or keyturn withdraw {run.id}" in waiting
     assert signing.type("olga", "pending").stderr == "Nothing pending.\n"
+    reason = "Dora Developer has to sign the plan first."
+    assert reason in signing.type("olga", "run", str(run.id)).stdout
+    assert signing.read_json("olga", "run", str(run.id))["approve_refusal"] == reason
+    assert signing.read_json("dora", "run", str(run.id))["approve_refusal"] == ""
     early = signing.type("olga", "sign", str(run.id), "--yes")
     assert (early.exit_code, early.stderr) == (
         4,

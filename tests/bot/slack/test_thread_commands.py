@@ -6,6 +6,7 @@ from bot.model.run import State
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.web_api import Posted
+from tests.policies import get_signed_rules
 
 pytestmark = pytest.mark.anyio
 
@@ -120,3 +121,13 @@ async def test_hold_in_a_thread_offers_the_button_of_a_run_that_starts_later(cha
     assert list(answer.buttons) == ["hold"]
     await chat.press("hold", "U0OLGA", message=answer)
     assert chat.run().state is State.PENDING
+
+
+async def test_approve_in_a_thread_says_who_has_to_sign_first(chat: Chat):
+    (chat.harness.policies.path / "policy.cedar").write_text(get_signed_rules("both"))
+    await request(chat)
+    card, _ = chat.slack.posted
+    refused = await mention(chat, "approve", thread=card.ts)
+    assert refused.words.startswith(
+        "You cannot approve run 1 now: Dora Developer has to sign the plan first."
+    )

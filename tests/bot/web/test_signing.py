@@ -193,4 +193,8 @@ def test_home_names_a_plan_that_waits_for_a_signature_only_to_who_signs_it(site:
     (site.harness.policies.path / "policy.cedar").write_text(get_signed_rules("both"))
     run = site.harness.request(LAMP)
     assert f"Sign run {run.id}" in Page(site.browser("dora").get("/").text).text
-    assert "Nothing needs your action." in Page(site.browser("olga").get("/").text).text
+    olga = site.browser("olga")
+    assert "Nothing needs your action." in Page(olga.get("/").text).text
+    page = Page(olga.get(f"/runs/{run.id}").text).text
+    assert "The requester has to sign first" in page
+    assert "Dora Developer has to sign the plan first. You can still deny it" in page
