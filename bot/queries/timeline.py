@@ -213,18 +213,21 @@ def _iterate_fire_events(
 def _iterate_check_events(
     tx: Transaction, entries: Sequence[Entry], host_pattern: str
 ) -> Iterable[TimelineEvent]:
-    """Yield the checks whose result needs attention."""
+    """Yield the checks whose result needs attention: of a check of several hosts its parent."""
     succeeded = [entry for entry in entries if entry.run and entry.kind == events.Succeeded.kind]
     listed = runs.list_runs(tx, sorted({entry.run or 0 for entry in succeeded}))
     checks = [run for run in listed if run.kind == "check" and run.status == NEEDS_ATTENTION]
     found = [run for run in checks if _count_matching_hosts(run, host_pattern)]
-    for run in found[:_MAX_CHECKS]:
+    parents = {run.id for run in found if run.hosts}
+    for run in [run for run in found if run.parent not in parents][:_MAX_CHECKS]:
+        matching = [host for host in run.target_hosts if _matches_any_pattern(host, host_pattern)]
         yield TimelineEvent(
             run.ended_at or run.requested_at,
             2,
-            _count_matching_hosts(run, host_pattern),
+            len(matching),
             run.title,
-            tuple(run.hosts) or (run.host,),
+            # Lists show the first hosts: those that the reader looks for.
+            tuple(dict.fromkeys([*matching, *run.target_hosts])),
             run.requested_by,
             run.id,
             run.status,

@@ -84,6 +84,30 @@ def test_timeline_ranks_runs_that_share_more_hosts_first(database: Database):
         assert {h.run for h in list_events(tx)} == {several, one, other}
 
 
+def _end_check(tx: Transaction, **given: Any) -> int:
+    """Add a check that needs attention."""
+    run = runs.amend_run(tx, add(tx, kind="check", **given), needs_attention=True)
+    done = runs.move_run(tx, run, State.SUCCEEDED, ended_at=tx.now, summary="A disk is full")
+    ended = events.Succeeded(summary="A disk is full")
+    change_log.append_entry(tx, ended, run=run.id, host=run.host)
+    return done.id
+
+
+def test_check_of_several_hosts_is_on_the_timeline_once(database: Database):
+    with database.transaction() as tx:
+        parent = _end_check(tx, hosts=["web1", "web2", "web3", "lb1"], host="web1")
+        child = _end_check(tx, parent=parent, host="lb1")
+        other = _end_check(tx, host="lb2")
+        assert [one.run for one in list_events(tx)] == [parent, other]
+        (found,) = list_events(tx, host_pattern="lb1")
+        assert (found.run, found.overlap) == (parent, 1)
+        # The host that the reader looks for is the first that lists show.
+        assert found.hosts == ("lb1", "web1", "web2", "web3")
+        runs.amend_run(tx, runs.get_run(tx, parent), needs_attention=False)
+        (found,) = list_events(tx, host_pattern="lb1")
+        assert (found.run, found.hosts) == (child, ("lb1",))
+
+
 def test_timeline_shows_runs_that_lie_in_or_span_the_period(database: Database):
     with database.transaction() as tx:
         add_succeeded_change(tx)
