@@ -18,21 +18,19 @@ from bot.audit.event_type import (
 )
 from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.drift_state import DriftState
-from bot.model.run import ENDED_STATES, RefusedBy, State, StepState, get_run_status
+from bot.model.run import (
+    ENDED_STATES,
+    RefusedBy,
+    State,
+    StepState,
+    describe_source,
+    get_run_status,
+)
 from bot.model.run_states import RUN_STATUS_DISPLAYS, Tone
 from bot.model.times import SECOND, format_deadline, format_span
 from bot.model.waiting import Waiting, WaitingFor, describe_waiting
 
 _REASON = "{reason}"
-_SOURCE_LABELS = {
-    "slack": "in Slack",
-    "web": "on the web",
-    "api": "through the API",
-    "cli": "on the command line",
-    "mcp": "as an agent",
-    "schedule": "by schedule",
-    "alert": "for an alert in chat",
-}
 _DRIFT_TITLES: Mapping[str, str] = {
     DriftState.CHANGED: "Changed outside Keyturn",
     DriftState.MISSING: "Missing on the host",
@@ -88,7 +86,7 @@ class Requested(_Request, kind="requested", decides=True, by_agent=True):
 
     def get_shown(self) -> EventText:
         for_whom = " for {behalf}" if self.behalf else ""
-        where = _SOURCE_LABELS.get(self.source, "")
+        where = describe_source(self.source)
         by_agent = f" ({WRITTEN_BY_AGENT})" if self.agent_owner else ""
         return EventText(
             f"Requested by {{who}}{for_whom} {where}".rstrip(),

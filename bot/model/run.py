@@ -195,6 +195,22 @@ class StepState(StrEnum):
     UNKNOWN = "unknown"
 
 
+_SOURCES = {
+    "slack": "in Slack",
+    "web": "on the web",
+    "api": "through the API",
+    "cli": "on the command line",
+    "mcp": "as an agent",
+    "schedule": "by schedule",
+    "alert": "for an alert in chat",
+}
+
+
+def describe_source(source: str) -> str:
+    """Return where a request came from, for people: `on the web`; empty for an unknown source."""
+    return _SOURCES.get(source, "")
+
+
 @dataclass(frozen=True)
 class RequestOrigin:
     """Where a request came from, and where its results are sent."""

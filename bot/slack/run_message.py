@@ -11,7 +11,14 @@ from itertools import groupby
 from bot.model import resubmit
 from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.plan import PlannedStep, ResolvedPlan
-from bot.model.run import Decision, Run, State, StepRecord, describe_proposals
+from bot.model.run import (
+    Decision,
+    Run,
+    State,
+    StepRecord,
+    describe_proposals,
+    describe_source,
+)
 from bot.model.run_states import STEP_STATE_DISPLAYS, get_child_run_display, starts_later
 from bot.model.text import (
     align_rows,
@@ -438,24 +445,13 @@ def render_follow_up(run_view: SlackRunView) -> Message:
     return _build_message(run_view, f"{title} – {summary}", blocks)
 
 
-# The labels of sources other than Slack.
-_SOURCE_LABELS = {
-    "web": "via web",
-    "api": "via API",
-    "cli": "via CLI",
-    "mcp": "by an agent",
-    "schedule": "by schedule",
-    "alert": "for an alert in chat",
-}
-
-
 def _render_head(run_view: SlackRunView) -> list[Block]:
     run = run_view.run
     requester = escape_mrkdwn(run_view.requester_name)
     facts = f"{escape_mrkdwn(run_view.area_title)} · requested by {requester}"
     facts += f" · {format_date(run.requested_at)}"
     if run.origin.source != "slack":
-        facts += f" · {_SOURCE_LABELS.get(run.origin.source, escape_mrkdwn(run.origin.source))}"
+        facts += f" · {describe_source(run.origin.source) or escape_mrkdwn(run.origin.source)}"
     return [header(format_coloured_heading(run_view)), context(facts)]
 
 

@@ -12,7 +12,7 @@ from bot.db import runs
 from bot.db.database import Transaction
 from bot.db.runs import NoSuchRun
 from bot.model import times
-from bot.model.run import Decision, Run, StepRecord, StepState
+from bot.model.run import Decision, Run, StepRecord, StepState, describe_source
 from bot.model.run_states import get_run_display
 from bot.queries.run_view import find_previous_run
 from bot.web.errors import render_refusal
@@ -189,7 +189,7 @@ def _render_request(compared: ComparedRun) -> Iterator[str]:
     if run.hosts:
         yield f"hosts: {', '.join(run.hosts)}"
     yield f"requested by: {compared.name_person(run.requested_by)}"
-    yield f"source: {run.origin.source}"
+    yield f"requested: {describe_source(run.origin.source) or run.origin.source}"
     if run.reason:
         yield f"reason: {run.reason}"
 

@@ -84,7 +84,7 @@ async def test_web_request_is_posted_in_the_default_channel(harness: Harness):
         await asyncio.to_thread(harness.request, SetSwitch(host="lb1", name="lamp", value="on"))
         await chat.settle()
         assert chat.slack.card.channel == "C0OPS"
-        assert "· via web" in chat.slack.card.words
+        assert "· on the web" in chat.slack.card.words
 
 
 async def test_deleted_card_is_posted_again(chat: Chat):

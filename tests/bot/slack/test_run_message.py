@@ -261,7 +261,7 @@ def test_card_shows_the_person_an_agent_acts_for_and_that_it_wrote_the_reason():
     run = build_run(requested_by="agent:triage-bot", origin=origin)
     shown = words(render_card(build_run_view(run, requester="")))
     assert "requested by triage-bot for Dora Developer" in shown
-    assert "by an agent" in shown
+    assert "as an agent" in shown
     assert "Reason written by an agent" in shown
     assert "Reason written" not in words(render_card(build_run_view()))
 

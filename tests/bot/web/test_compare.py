@@ -148,3 +148,11 @@ def test_long_outputs_are_compared_within_ten_seconds(site: Site) -> None:
     loud = "\n".join(str(n % 7) for n in range(60_000))
     compare_runs(a_side(site, number, loud), a_side(site, number, loud[::-1]))
     assert time.monotonic() - begun < 10
+
+
+def test_comparison_names_the_sources_as_the_timeline_does(site: Site) -> None:
+    with site.database.transaction() as tx:
+        first = add_requested_run(tx, source="web").id
+        last = add_requested_run(tx, source="api").id
+    words = Page(site.browser("dora").get(f"/runs/compare?a={first}&b={last}").text).text
+    assert "Differs ≠ requested: on the web requested: through the API" in words
