@@ -53,6 +53,15 @@ class Evaluation:
     is_lower_bound: bool = False
     """Whether the plan, which is not known yet, may make the rules require more or refuse."""
 
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """Whether the request is allowed, and whose approvals it needs: the first sentence."""
+        if not self.allowed:
+            return (False, *self.policy_notes)
+        needed = self.required_approvals
+        whose = (self.approvals_from, *self.approvers) if needed else ()
+        return (True, needed, self.is_lower_bound, *whose)
+
     def describe(self, *, usual_wait: int | None = None, subject: str = "You") -> list[str]:
         """Return the decision in sentences.
 
@@ -406,10 +415,11 @@ def _describe_area(area: AreaEvaluation, *, subject: str, usual_wait: int | None
         sentences[0] = "Needs no approval."
         if area.evaluation.is_lower_bound:
             sentences[0] = "Needs no approval, at least until its plan is known."
-    if area.if_irreversible is not None:
-        first = area.if_irreversible.describe(subject=subject)[0]
-        if first != sentences[0]:
-            sentences.append(f"If a step is irreversible: {first[:1].lower()}{first[1:]}")
+    irreversible = area.if_irreversible
+    # Of a granted request the sentence above says nothing of approvals.
+    if irreversible and (area.grant or irreversible.terms != area.evaluation.terms):
+        first = irreversible.describe(subject=subject)[0]
+        sentences.append(f"If a step is irreversible: {first[:1].lower()}{first[1:]}")
     if is_held:
         sentences.append(f"Currently on hold: {area.freeze}.")
     return sentences

@@ -1,12 +1,19 @@
 """The preview of a request: what it would need."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from bot.db import stats
 from bot.policy import PolicyRequest
-from bot.policy.explain import Evaluation, evaluate_request, format_wait
+from bot.policy.explain import (
+    AreaEvaluation,
+    Evaluation,
+    Preview,
+    evaluate_request,
+    format_wait,
+)
 from tests.bot.harness import Harness
 from tests.bot.restricted_view import restricted_rules
 from tests.policies import write_policy
@@ -86,3 +93,19 @@ def test_evaluated_request_says_when_the_person_cannot_view_such_runs(tmp_path: 
     assert explain("lb1", "dora", "Dora Developer").endswith(f"Dora Developer {unseen}")
     assert unseen not in explain("web1", "dora")
     assert unseen not in explain("lb1", "olga")
+
+
+def test_irreversible_steps_are_named_only_where_their_approvals_differ():
+    usual = Evaluation(allowed=True, policy_notes=("Owners change their hosts.",))
+    noted = replace(usual, reversible=False, policy_notes=("It cannot be undone.",))
+    strict = replace(noted, required_approvals=1, approvals_from="the owners of the edge")
+
+    def describe(irreversible: Evaluation, freeze: str = "", grant: str = "") -> str:
+        area = AreaEvaluation("the edge", ["lb1"], usual, irreversible, freeze, grant)
+        return " ".join(Preview("dora", "toy set", [area]).describe())
+
+    for freeze in ("", "Fair until 08:00"):
+        assert "irreversible" not in describe(noted, freeze)
+        assert "If a step is irreversible: needs 1 approval" in describe(strict, freeze)
+    # The sentence about a grant does not say what is needed without it.
+    assert "If a step is irreversible: runs" in describe(noted, grant="Approved in advance.")
