@@ -121,6 +121,7 @@ def show_log(
 
 def _print_entries(entries: "Iterable[Entry]") -> None:
     from bot.queries import log_formats
+    from bot.queries.run_timeline import format_kind
 
     if wants_json():
         for entry in entries:
@@ -131,7 +132,7 @@ def _print_entries(entries: "Iterable[Entry]") -> None:
             format_stored_time(entry.at, with_seconds=True),
             f"#{entry.seq}",
             f"run {entry.run}" if entry.run else "-",
-            entry.kind,
+            format_kind(entry.kind),
             entry.person or "-",
             entry.host or "-",
             entry.hash[:12],
@@ -193,8 +194,21 @@ def _build_entry_filter(tx: "Transaction", typed: Mapping[str, str]) -> "EntryFi
             text=text,
         )
     return EntryFilter(
-        typed["host"].lower(), typed["person"], typed["kind"], since, until, run_filter
+        typed["host"].lower(),
+        typed["person"],
+        _parse_kind(typed["kind"]),
+        since,
+        until,
+        run_filter,
     )
+
+
+def _parse_kind(typed: str) -> str:
+    """Return the kind of entries that a person typed, as it is stored or as it is printed."""
+    from bot.audit.events import EVENT_TYPES
+    from bot.queries.run_timeline import format_kind
+
+    return next((one.kind for one in EVENT_TYPES if format_kind(one.kind) == typed), typed)
 
 
 def _parse_state(typed: str) -> frozenset[str]:

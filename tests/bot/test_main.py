@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import tempfile
@@ -99,6 +100,16 @@ def test_changelog_show_prints_one_escaped_line_for_each_entry(logged: Path):
     assert len(shown.splitlines()) == 3
     assert "\x1b" not in shown
     assert "\\x1b[31mno" in shown
+
+
+def test_changelog_show_prints_kinds_as_pages_do_and_finds_them_as_printed(tmp_path: Path):
+    with create_installation(tmp_path) as tx:
+        change_log.append_entry(tx, events.NoChanges(summary="It is on"), run=1, host="lb1")
+    for kind in ("no changes", "no_changes"):
+        shown = run_keyturn(tmp_path, "changelog", "show", "--kind", kind).stdout
+        assert re.search("run 1 +no changes +- +lb1", shown)
+        raw = run_keyturn(tmp_path, "changelog", "show", "--kind", kind, "--json").stdout
+        assert json.loads(raw)["kind"] == "no_changes"
 
 
 def test_changelog_show_and_export_print_json(logged: Path):
