@@ -49,7 +49,6 @@ from bot.slack.payloads import Body, ButtonClick
 from bot.slack.run_buttons import (
     DECISIONS,
     DETAILS,
-    DISCARD,
     MENU,
     MENU_IDS,
     RESUBMIT,
@@ -58,6 +57,7 @@ from bot.slack.run_buttons import (
     SUBMIT,
     UNDO,
     WATCH,
+    WITHDRAW_PLAN,
     Decision,
 )
 from bot.slack.run_forms import (
@@ -219,7 +219,7 @@ class SlackListeners:
             app.action(decision.id)(self.on_run_button if decision.form else self.on_click)
         app.action(SIGN.id)(self.on_link)
         app.action(MENU)(self.on_menu)
-        for opener in (UNDO, DETAILS, WATCH, SUBMIT, DISCARD, REVIEW_PLAN):
+        for opener in (UNDO, DETAILS, WATCH, SUBMIT, WITHDRAW_PLAN, REVIEW_PLAN):
             app.action(opener.id)(self.on_run_button)
         for opens_form in (_FORM_BUTTON_PATTERN, RESUBMIT.id):
             app.action(opens_form)(self.on_form_button)
@@ -350,7 +350,7 @@ class SlackListeners:
             return
         channel = click.channel or await self._sender.open_conversation(click.account.user)
         origin = RequestOrigin("slack", channel, click.account.user)
-        if click.action in {SUBMIT.id, DISCARD.id}:
+        if click.action in {SUBMIT.id, WITHDRAW_PLAN.id}:
             await self._answer_plan_button(click, person=person.id, origin=origin)
             return
         number, _ = parse_button_value(click)
@@ -404,11 +404,11 @@ class SlackListeners:
     async def _answer_plan_button(
         self, click: payloads.ButtonClick, *, person: str, origin: RequestOrigin
     ) -> None:
-        """Request or discard a plan, and replace the message that shows it by what happened."""
+        """Request or withdraw a plan, and replace the message that shows it by what happened."""
         number, digest = parse_button_value(click)
-        if click.action == DISCARD.id:
+        if click.action == WITHDRAW_PLAN.id:
             answer = await threads.run_in_answer_thread(
-                self._run_forms.discard_plan, number, person=person
+                self._run_forms.withdraw_plan, number, person=person
             )
             await self._replace_clicked_message(click, answer)
             return

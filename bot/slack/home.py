@@ -37,7 +37,7 @@ from bot.slack.blocks import (
 from bot.slack.buttons import ANY_RUNBOOK, FORM_ACTION
 from bot.slack.client import CALL_ERRORS, MessageSender, get_error_cause, get_retry_seconds
 from bot.slack.features import HomeSection, ReadHomeSection
-from bot.slack.run_buttons import ANSWER, DISCARD, REVIEW_PLAN
+from bot.slack.run_buttons import ANSWER, REVIEW_PLAN, WITHDRAW_PLAN
 from bot.slack.run_facts import SlackRunView, SlackRunViewBuilder
 from bot.slack.run_message import build_sign_buttons, render_card, render_signing_hint
 from bot.slack.threads import write_or_log
@@ -126,7 +126,7 @@ def _render_unrequested(content: HomeContent) -> list[Block]:
             continue
         blocks += [
             paragraph(*_render_run(run, content)),
-            actions(f"plan-{run.id}", REVIEW_PLAN.build(run), DISCARD.build(run)),
+            actions(f"plan-{run.id}", REVIEW_PLAN.build(run), WITHDRAW_PLAN.build(run)),
         ]
     return blocks
 

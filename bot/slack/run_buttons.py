@@ -145,10 +145,10 @@ DETAILS = RunButton("commands", "Details", spoken="{text} of run {run}: {title}"
 WATCH = RunButton("watch", "Watch")
 # Slack reports that it was pressed, and opens the page.
 SIGN = RunButton("sign", "Sign…")
-# Of a plan: it is opened, requested, or discarded.
+# Of a plan: it is opened, requested, or withdrawn.
 REVIEW_PLAN = RunButton("review-plan", "Review plan", spoken="Review plan {run}")
 SUBMIT = RunButton("submit", "Run now", spoken="{text}: {title}")
-DISCARD = RunButton("discard", "Discard", spoken="Discard plan {run}")
+WITHDRAW_PLAN = RunButton("withdraw-plan", "Withdraw", spoken="Withdraw plan {run}")
 # Opens the form of a failed or refused run, with its values: a request, no decision.
 RESUBMIT = RunButton("again", "Request again", spoken="Request run {run} again: {title}")
 

@@ -108,7 +108,7 @@ def render_plan_view(run_view: SlackRunView, channel: str) -> View:
 
 
 def render_plan_message(run_view: SlackRunView) -> Message:
-    """Render a plan with the buttons that request or discard it, or the report of a check."""
+    """Render a plan with the buttons that request or withdraw it, or the report of a check."""
     run = run_view.run
     if run.kind == "check":
         return render_card(run_view, buttons=False)
@@ -117,8 +117,8 @@ def render_plan_message(run_view: SlackRunView) -> Message:
     blocks = _render_plan_blocks(run_view)
     if can_be_requested_here(run):
         submit = run_buttons.SUBMIT.build(run, text=_get_submit_label(run_view.view))
-        discard = run_buttons.DISCARD.build(run)
-        blocks.append(actions(f"plan-{run.id}", submit | {"style": "primary"}, discard))
+        withdraw = run_buttons.WITHDRAW_PLAN.build(run)
+        blocks.append(actions(f"plan-{run.id}", submit | {"style": "primary"}, withdraw))
     return Message(format_notification(f"Plan: {run.title}"), blocks)
 
 
@@ -370,10 +370,10 @@ class RunForms:
             raise InvalidRequestError(run.summary)
         return None
 
-    def discard_plan(self, number: int, *, person: str) -> Message:
+    def withdraw_plan(self, number: int, *, person: str) -> Message:
         """Withdraw a plan that is not requested."""
         run = self._service.withdraw_run(number, person=person)
-        return build_text_reply(f"Plan {run.id} is discarded. Nothing was requested.")
+        return build_text_reply(f"Plan {run.id} is withdrawn. Nothing was requested.")
 
     def _get_run_view(self, number: int, person: str) -> SlackRunView:
         with self._database.reading(self._view_builder.get_view_rights(person)) as tx:

@@ -181,9 +181,9 @@ class Walk:
         await self.say("plan toy set nas1 lamp on")
         long = self.find_newest("toy insist lb2 much")
         await self.say("plan toy echo lb2 'SAID y' because SAID")
-        discarded = self.find_newest("toy echo lb2")
-        value = f"{discarded.id}:{discarded.short_digest}"
-        await chat.press("discard", "U0DORA", message=chat.slack.posted[-1], value=value)
+        withdrawn = self.find_newest("toy echo lb2")
+        value = f"{withdrawn.id}:{withdrawn.short_digest}"
+        await chat.press("withdraw-plan", "U0DORA", message=chat.slack.posted[-1], value=value)
         service = chat.harness.service
         service.request_plan(long.id, person="dora", digest=long.digest)
         await chat.settle()

@@ -275,15 +275,15 @@ async def test_irreversible_change_is_requested_only_after_its_requester_confirm
     assert chat.run().reason == "it flickers"
 
 
-async def test_discarded_plan_cannot_be_requested(chat: Chat):
+async def test_withdrawn_plan_cannot_be_requested(chat: Chat):
     await chat.type("toy break lb1 lamp")
     [plan] = chat.slack.whispers("U0DORA")
     await chat.press("submit", "U0OLGA", message=plan)
     assert "Only Dora Developer" in chat.slack.whispers("U0OLGA")[0].words
     submit = plan.buttons["submit"]["value"]
-    await chat.press("discard", "U0DORA", message=plan)
+    await chat.press("withdraw-plan", "U0DORA", message=plan)
     assert chat.run().state is State.WITHDRAWN
-    assert (plan.buttons, plan.words) == ({}, "Plan 1 is discarded. Nothing was requested.")
+    assert (plan.buttons, plan.words) == ({}, "Plan 1 is withdrawn. Nothing was requested.")
     # Someone clicked twice before the message changed; and Slack may not replace it any more.
     await chat.press("submit", "U0DORA", message=plan, value=submit)
     assert chat.run().state is State.WITHDRAWN

@@ -212,14 +212,16 @@ async def test_questions_and_assigned_runs_come_first_on_the_home_tab(chat: Chat
     assert "Assigned to Adam Admin" in reply
 
 
-async def test_plan_is_reviewed_and_discarded_on_the_home_tab(chat: Chat):
+async def test_plan_is_reviewed_and_withdrawn_on_the_home_tab(chat: Chat):
     await chat.type("plan toy set lb1 lamp on")
     view = await open_home(chat, "U0DORA")
     assert "Planned: toy set lb1 lamp on" in " ".join(words(view).split())
     await click(chat, "review-plan", buttons(view)["review-plan"]["value"], "U0DORA")
     [form] = [one for one in chat.slack.views.values() if one["type"] == "modal"]
     assert form["submit"]["text"] == "Request approval"
-    await click(chat, "discard", buttons(view)["discard"]["value"], "U0DORA")
+    # The same word as on the page of the plan, and as the state that follows.
+    assert buttons(view)["withdraw-plan"]["text"]["text"] == "Withdraw"
+    await click(chat, "withdraw-plan", buttons(view)["withdraw-plan"]["value"], "U0DORA")
     assert chat.run().state is State.WITHDRAWN
     assert "Waiting for you" not in words(await open_home(chat, "U0OLGA"))
 
