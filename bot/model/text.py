@@ -79,6 +79,16 @@ def format_count(number: int, singular: str, *, plural: str = "") -> str:
     return f"{number} {singular if number == 1 else plural or f'{singular}s'}"
 
 
+# More lines than the page shows without scrolling.
+_MAX_SHORT_LINES = 16
+
+
+def describe_length(command: object) -> str:
+    """Return `Script of 48 lines` for a command that is long to read; empty for a short one."""
+    count = len(str(command).splitlines())
+    return f"Script of {count} lines" if count > _MAX_SHORT_LINES else ""
+
+
 def join_names(names: Iterable[str], last: str = "and") -> str:
     """Return `a, b and c`."""
     *front, end = list(names) or [""]

@@ -23,6 +23,7 @@ from bot.model.run_states import STEP_STATE_DISPLAYS, get_child_run_display, sta
 from bot.model.text import (
     align_rows,
     capitalise_sentence,
+    describe_length,
     escape_control,
     escape_to_one_line,
     format_count,
@@ -170,7 +171,9 @@ def _render_steps(
     if shown is PlanPart.STEPS:
         return [title]
     undo = _render_undo(step) if shown is PlanPart.ALL or step.undo is None else []
-    return [title, preformatted(str(step.command)), *undo]
+    length = describe_length(step.command)
+    lead = [rich_text_section(f"{length}:")] if length else []
+    return [title, *lead, preformatted(str(step.command)), *undo]
 
 
 def _render_step_title(

@@ -14,7 +14,7 @@ from starlette.templating import Jinja2Templates
 
 from bot.model import run_states, times
 from bot.model.schedule import list_time_zones
-from bot.model.text import escape_control, format_count, format_sentence
+from bot.model.text import describe_length, escape_control, format_count, format_sentence
 from bot.queries.run_timeline import (
     describe_facts,
     format_kind,
@@ -150,6 +150,7 @@ def load_templates() -> Jinja2Templates:
         span=times.format_span,
         fact_label=get_fact_label,
         code_spans=render_code,
+        length_words=describe_length,
         sentence=format_sentence,
         start_sentence=start_sentence,
         kind_words=format_kind,

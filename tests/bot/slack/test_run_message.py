@@ -587,6 +587,16 @@ def test_hostile_mentions_are_detected_by_the_test_reader(text: str):
     assert list_foreign_markup(Message("", [line])) != []
 
 
+def test_long_command_is_shown_whole_below_its_number_of_lines():
+    script = Shell(("sh",), stdin="\n".join(f"echo {n}" for n in range(48)))
+    step = replace(build_step(), command=script)
+    card = render_card(build_run_view(build_run(proposal=build_plan(step))))
+    shown = words(card)
+    assert shown.index(step.title) < shown.index("Script of 48 lines:") < shown.index("echo 0")
+    assert str(script) in shown
+    assert "Script of" not in words(render_card(build_run_view()))
+
+
 def test_control_characters_are_escaped_in_preformatted_text():
     shown = preformatted("\x1b[31m\u202e\n")["elements"][0]["text"]
     assert shown == r"\x1b[31m\u202e" + "\n"

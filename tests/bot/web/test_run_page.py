@@ -1,6 +1,7 @@
 """The run page: content, buttons by person and state, actions and live updates."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ from sqlalchemy import update
 from bot.audit import change_log, verification
 from bot.db import locks, runs, stops, tables
 from bot.model.run import RequestTerms, State
+from connectors.command import Shell
 from connectors.errors import CommandError, UnknownOutcomeError
 from runbooks import Report, load_catalogue
 from runbooks.abusers_clear import ClearAbuser
@@ -23,6 +25,8 @@ from tests.bot.web.sample_runs import (
     add_requested_run,
     add_sample_runs,
     approve,
+    build_plan,
+    clear_step,
     start_run,
 )
 from tests.ticket_system import require_unreachable_tickets
@@ -664,3 +668,21 @@ def test_run_page_says_that_the_reader_approved_and_that_an_empty_plan_sent_noth
     assert "The plan has no steps. No command was sent." in unchanged
     assert "No changes" in unchanged
     assert "No_changes" not in unchanged
+
+
+def test_long_command_is_shown_whole_below_its_number_of_lines(site: Site) -> None:
+    script = Shell(("sh",), stdin="\n".join(f"echo {n}" for n in range(48)))
+    with site.database.transaction() as tx:
+        requested = add_requested_run(tx)
+        step = replace(clear_step("lb1"), command=script, undo=script)
+        run = add_pending_run(tx, requested, build_plan(requested, step))
+    olga = site.browser("olga")
+    words = Page(olga.get(f"/runs/{run.id}").text).text
+    lead, command, undo = words.split("Script of 48 lines, scroll to read all of it:")
+    assert step.title in lead
+    for shown in (command, undo):
+        assert "echo 0 echo 1" in shown
+        assert "echo 46 echo 47" in shown
+    home = Page(olga.get("/").text).text
+    assert "Script of 48 lines, on the page of the run" in home
+    assert "echo 1" not in home
