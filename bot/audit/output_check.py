@@ -1,12 +1,12 @@
 """Whether stored output is what the change log says: entries hold its hash, or its erasure."""
 
-import json
 from collections.abc import Generator
 from itertools import islice
 
 from sqlalchemy import exists, select
 
 from bot.audit import change_log, events, inclusion
+from bot.audit.event_type import parse_facts
 from bot.db import outputs, tables
 from bot.db.database import Transaction
 from bot.model.progress import ReportProgress, ignore_progress, iterate_with_progress
@@ -30,38 +30,46 @@ def get_expired_until(tx: Transaction) -> int:
     return max((until for until, _ in list_expirations(tx)), default=0)
 
 
-def iterate_output_faults(
-    tx: Transaction, bound_count: int, report_progress: ReportProgress = ignore_progress
-) -> Generator[tuple[int, str]]:
-    """Yield the entries whose output does not have its hash, each with what is wrong.
+def check_outputs(
+    tx: Transaction,
+    bound_count: int,
+    report_progress: ReportProgress = ignore_progress,
+    *,
+    run: int | None = None,
+) -> Generator[tuple[int, str, bool]]:
+    """Yield each output: its entry, what is wrong with it or "", and whether it was erased.
 
-    bound_count: how many entries bind output.
+    bound_count: how many entries bind output. run: only that of this run.
     """
     of_entry, kept = tables.entry.c, tables.output.c
+    ours = [] if run is None else [kept.run == run]
+    of_run = [] if run is None else [of_entry.run == run]
+    both = select(kept.entry, kept.salt, kept.text, of_entry.run, of_entry.body).where(*ours)
+    both = both.join_from(tables.output, tables.entry).order_by(kept.entry)
     is_erasure = of_entry.kind == events.OutputErased.kind
-    erased = set(tx.sql.execute(select(of_entry.run).where(is_erasure)).scalars())
-    both = select(kept.entry, kept.salt, kept.text, of_entry.run, of_entry.body).join_from(
-        tables.output, tables.entry
-    )
+    erased = set(tx.sql.execute(select(of_entry.run).where(is_erasure, *of_run)).scalars())
     expired, count = get_expired_until(tx), 0
-    with tx.sql.execute(both.order_by(kept.entry).execution_options(yield_per=1000)) as rows:
+    with tx.sql.execute(both.execution_options(yield_per=1000)) as rows:
         for row in iterate_with_progress(rows, report_progress):
             count += 1
+            why = ""
             if row.text is None:
                 is_recorded = row.run in erased or row.entry <= expired
                 if not is_recorded or BINDING_MARK not in row.body:
-                    yield (
-                        row.entry,
-                        f"the output that entry {row.entry} binds was erased without a request",
-                    )
-            elif outputs.hash_with_salt(row.salt or "", row.text) != json.loads(row.body).get(
+                    why = "was erased without a request"
+            elif outputs.hash_with_salt(row.salt or "", row.text) != parse_facts(row.body).get(
                 "output_sha256"
             ):
-                yield row.entry, f"the output that entry {row.entry} binds was altered"
+                why = "was altered"
+            yield row.entry, why and _describe(row.entry, why), row.text is None
     if count == bound_count:
         return
     binds = of_entry.body.contains(BINDING_MARK, autoescape=True)
-    stored = exists().where(kept.entry == of_entry.seq)
-    missing = select(of_entry.seq).where(binds, ~stored).order_by(of_entry.seq).limit(1)
+    stored = exists().where(kept.entry == of_entry.seq, *ours)
+    missing = select(of_entry.seq).where(binds, ~stored, *of_run).order_by(of_entry.seq)
     for seq in tx.sql.execute(missing).scalars():
-        yield seq, f"the output that entry {seq} binds is missing"
+        yield seq, _describe(seq, "is missing"), False
+
+
+def _describe(seq: int, what: str) -> str:
+    return f"the output that entry {seq} binds {what}"

@@ -7,15 +7,11 @@ in a log of ten million entries as in one of ten. `verification` checks the whol
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
-
-from bot.audit import change_log, events, inclusion
+from bot.audit import change_log, inclusion
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.checkpoints import Checkpoint, is_signed_by
-from bot.audit.output_check import get_expired_until
-from bot.db import tables
+from bot.audit.output_check import BINDING_MARK, check_outputs
 from bot.db.database import Transaction
-from bot.db.outputs import hash_with_salt
 from bot.model.merkle import Tree
 
 # Of a run with more entries, only the first are verified.
@@ -41,18 +37,21 @@ class RunVerification:
 
 
 def verify_run(tx: Transaction, run: int) -> RunVerification:
-    entries = change_log.list_entries_of_run(tx, run)[:_MAX_ENTRIES]
+    """Return what is wrong with the entries and the output of a run."""
+    entries = change_log.list_entries_of_run(tx, run)
+    bound = sum(BINDING_MARK in entry.body for entry in entries)
+    checked = [*check_outputs(tx, bound, run=run)] if entries else []
+    entries = entries[:_MAX_ENTRIES]
     numbers = [entry.seq for entry in entries]
     point = change_log.get_newest_checkpoint(tx)
-    outputs, erased, output_faults = _verify_outputs(tx, run, entries)
     return RunVerification(
         len(entries),
         min(numbers, default=0),
         max(numbers, default=0),
         point,
-        outputs,
-        erased,
-        [*_iterate_entry_faults(tx, point, entries), *output_faults],
+        sum(not why and not is_erased for _, why, is_erased in checked),
+        sum(not why and is_erased for _, why, is_erased in checked),
+        [*_iterate_entry_faults(tx, point, entries), *(why for _, why, _ in checked if why)],
     )
 
 
@@ -74,30 +73,3 @@ def _iterate_entry_faults(
     for entry in entries:
         if entry.seq not in included:
             yield f"entry {entry.seq} is not under the signed root"
-
-
-def _verify_outputs(
-    tx: Transaction, run: int, entries: Sequence[Entry]
-) -> tuple[int, int, list[str]]:
-    found = tables.output.c
-    query = select(found.entry, found.salt, found.text).where(found.run == run)
-    kept = {row.entry: row for row in tx.sql.execute(query)}
-    may_be_erased = any(entry.kind == events.OutputErased.kind for entry in entries)
-    expired = get_expired_until(tx)
-    valid, erased, faults = 0, 0, list[str]()
-    for entry in entries:
-        bound = entry.event.get_fact("output_sha256") if '"output_sha256"' in entry.body else None
-        if not bound:
-            continue
-        row = kept.get(entry.seq)
-        if (
-            row is not None
-            and row.text is not None
-            and hash_with_salt(row.salt, row.text) == bound
-        ):
-            valid += 1
-        elif row is not None and row.text is None and (may_be_erased or entry.seq <= expired):
-            erased += 1
-        else:
-            faults.append(f"the output that entry {entry.seq} binds was altered or removed")
-    return valid, erased, faults

@@ -239,8 +239,10 @@ def _verify_outputs(
     if verification.broken is not None:
         return verification
     with stages("verifying outputs", lambda: bound_count) as report_progress:
-        fault = next(output_check.iterate_output_faults(tx, bound_count, report_progress), None)
-    return verification if fault is None else replace(verification, broken=fault[0], why=fault[1])
+        for seq, why, _ in output_check.check_outputs(tx, bound_count, report_progress):
+            if why:
+                return replace(verification, broken=seq, why=why)
+    return verification
 
 
 def _verify_rows(
