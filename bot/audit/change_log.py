@@ -7,7 +7,7 @@ root follows from few rows.
 """
 
 import hashlib
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -202,7 +202,7 @@ def append_entries(
         return []
     ahead = _take_announcement(tx, drafts)
     drafts = [*ahead, *drafts]
-    first = (tx.log_head or _lock_head(tx)).size + 1
+    first = lock_log(tx).size + 1
     bodies = _encode_all_facts(tx, drafts)
     rows = [
         _build_row(tx, draft, body, seq)
@@ -242,7 +242,7 @@ def _store_rows(
 
 def _grow_tree(tx: Transaction, leaves: Sequence[bytes]) -> Tree:
     tiles: list[Tile] = []
-    tx.log_head = (tx.log_head or _lock_head(tx)).add_leaves(leaves, tiles)
+    tx.log_head = lock_log(tx).add_leaves(leaves, tiles)
     if tiles:
         tx.sql.execute(
             _INSERT_TILES,
@@ -257,19 +257,21 @@ def _grow_tree(tx: Transaction, leaves: Sequence[bytes]) -> Tree:
 def get_checkpoint_after(tx: Transaction, seq: int) -> Checkpoint | None:
     """Return the first checkpoint that covers an entry; None if there is none yet."""
     query = _CHECKPOINTS.where(tables.entry.c.seq >= seq).order_by(tables.entry.c.seq)
-    row = tx.sql.execute(query.limit(1)).first()
-    return parse_note(row.note, row.at) if row else None
+    return _get_checkpoint(tx, query.limit(1))
 
 
 def get_newest_checkpoint(tx: Transaction) -> Checkpoint | None:
     """Return the newest checkpoint as it is stored."""
-    row = tx.sql.execute(_NEWEST_CHECKPOINT).first()
-    return parse_note(row.note, row.at) if row else None
+    return _get_checkpoint(tx, _NEWEST_CHECKPOINT)
 
 
 def get_checkpoint(tx: Transaction, size: int) -> Checkpoint | None:
     """Return the checkpoint of this size; None if there is none."""
-    row = tx.sql.execute(_CHECKPOINTS.where(tables.entry.c.seq == size)).first()
+    return _get_checkpoint(tx, _CHECKPOINTS.where(tables.entry.c.seq == size))
+
+
+def _get_checkpoint(tx: Transaction, query: Select[Any, Any, Any]) -> Checkpoint | None:
+    row = tx.sql.execute(query).first()
     return parse_note(row.note, row.at) if row else None
 
 
@@ -282,21 +284,16 @@ def take_lock(tx: Transaction) -> Row[Any] | None:
     return tx.sql.execute(_NEWEST_ENTRY if tx.embedded else _LOCK).first()
 
 
-def lock_log(tx: Transaction) -> None:
-    """Lock the log, so that no other transaction appends to it until this one ends."""
-    if tx.log_head is None:
-        _lock_head(tx)
-
-
-def _lock_head(tx: Transaction) -> Tree:
+def lock_log(tx: Transaction) -> Tree:
     """Return the tree, and keep others from appending until this transaction ends.
 
     Raises LogAlteredError if the log does not end with what Keyturn wrote: another checkpoint
     would vouch for a history that Keyturn did not write.
     """
-    row = take_lock(tx)
-    # No one appends any more, so what is durable by now is there.
-    tx.log_head, tx.log_origin = _verify_newest(tx, row, tx.seen_head.tree)
+    if tx.log_head is None:
+        row = take_lock(tx)
+        # No one appends any more, so what is durable by now is there.
+        tx.log_head, tx.log_origin = _verify_newest(tx, row, tx.seen_head.tree)
     return tx.log_head
 
 
@@ -438,7 +435,7 @@ def prove_consistency(tx: Transaction, old_size: int, size: int) -> list[bytes]:
     Raises LogAlteredError if a hash is missing.
     """
     proof: list[bytes] = []
-    first, end, is_known = 0, size, True
+    first, end = 0, size
     while 0 < old_size < end:
         middle = first + (1 << (end - first - 1).bit_length() - 1)
         if old_size <= middle:
@@ -446,8 +443,9 @@ def prove_consistency(tx: Transaction, old_size: int, size: int) -> list[bytes]:
             end = middle
         else:
             proof.append(_build_subtree(tx, first, middle).root)
-            first, is_known = middle, False
-    if not is_known:
+            first = middle
+    # A verifier knows the root of the old size, if all of it is one subtree.
+    if first:
         proof.append(_build_subtree(tx, first, end).root)
     return proof[::-1]
 
@@ -491,22 +489,13 @@ def check_newest_entry(tx: Transaction) -> Tree:
     return Tree()
 
 
-def _encode_facts(tx: Transaction, facts: Mapping[str, Canonical]) -> str:
-    body = _encode_for_everyone(facts)
-    return (
-        _encode_for_everyone(tx.redactor.redact_value(facts))
-        if tx.redactor.has_secret(body)
-        else body
-    )
-
-
 def _encode_all_facts(tx: Transaction, drafts: Sequence[EntryDraft]) -> list[str]:
     facts = [draft.event.encode() for draft in drafts]
     bodies = [_encode_for_everyone(each) for each in facts]
     # One search in all of them finds the same secrets, and is faster.
     if not tx.redactor.has_secret("\n".join(bodies)):
         return bodies
-    return [_encode_facts(tx, each) for each in facts]
+    return [_encode_for_everyone(tx.redactor.redact_value(each)) for each in facts]
 
 
 def _encode_for_everyone(facts: Canonical) -> str:
@@ -659,30 +648,17 @@ def list_entries_since(tx: Transaction, kind: str, at: int) -> Generator[Entry]:
             yield Entry(*row)
 
 
-def list_newest_entries(
-    tx: Transaction, *, before: int | None = None, limit: int = 50
-) -> list[Entry]:
-    query = _ENTRIES.order_by(tables.entry.c.seq.desc()).limit(limit)
-    if before is not None:
-        query = query.where(tables.entry.c.seq < before)
-    return _list_entries(tx, query)
+def list_newest_entries(tx: Transaction, *, limit: int = 50) -> list[Entry]:
+    return _list_entries(tx, _ENTRIES.order_by(tables.entry.c.seq.desc()).limit(limit))
 
 
 def list_entries_after(tx: Transaction, seq: int, *, limit: int = 1000) -> list[Entry]:
-    query = _ENTRIES.where(tables.entry.c.seq > seq).order_by(tables.entry.c.seq).limit(limit)
-    return _list_entries(tx, query)
+    return [Entry(*row) for row in list_rows_after(tx, seq, limit=limit)]
 
 
 def list_rows_after(tx: Transaction, seq: int, *, limit: int) -> Sequence[Sequence[Any]]:
     """Return the rows after this number: the members of an Entry, in their order."""
     return tx.sql.execute(_ROWS_AFTER, {"after": seq, "most": limit}).all()
-
-
-def read_whole_log(tx: Transaction) -> Generator[Entry]:
-    """Yield the whole log from its beginning, with few entries in memory at a time."""
-    with read_rows(tx) as found:
-        for row in found:
-            yield Entry(*row[:-1])
 
 
 def read_rows(tx: Transaction) -> AbstractContextManager[Iterable[Sequence[Any]]]:

@@ -12,7 +12,7 @@ import os
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bot.model.errors import InvalidRequestError
@@ -37,6 +37,8 @@ class Checkpoint:
     """Each in base64: four bytes that identify the key, and the signature."""
     cosignatures: tuple[str, ...] = ()
     """Of witnesses, each as a line of the note."""
+    run: int | None = field(default=None, compare=False)
+    """The run whose step wrote it to the log of a host; None elsewhere."""
 
     @property
     def text(self) -> str:
@@ -57,15 +59,6 @@ class Checkpoint:
             f"{_LINE_PREFIX} at={self.at} origin={self.origin} size={self.size} root={self.root}"
             f"{signatures}"
         )
-
-
-@dataclass(frozen=True)
-class WitnessedCheckpoint:
-    """A checkpoint in a witness's file."""
-
-    checkpoint: Checkpoint
-    run: int | None = None
-    """The run whose step wrote it to the log of a host; None elsewhere."""
 
 
 # Logs prefix the time, the host and more, or put the line into JSON.
@@ -98,9 +91,7 @@ def sign_checkpoint(origin: str, tree: Tree, at: int, keys: Sequence[SigningKey]
     point = Checkpoint(origin, tree.size, encode_root(tree), at, ())
     text = point.text.encode()
     signed = [identify_key(origin, key.public_key) + key.sign(text) for key in keys]
-    return Checkpoint(
-        origin, point.size, point.root, at, tuple(b64encode(one).decode() for one in signed)
-    )
+    return replace(point, signatures=tuple(b64encode(one).decode() for one in signed))
 
 
 def is_signed_by(checkpoint: Checkpoint, public_key: str) -> bool:
@@ -152,11 +143,6 @@ def read_newest_checkpoint(file: Path) -> Checkpoint | None:
 
 
 def read_checkpoints(file: Path) -> list[Checkpoint]:
-    """Read every checkpoint of a file; see read_witnessed_checkpoints()."""
-    return [one.checkpoint for one in read_witnessed_checkpoints(file)]
-
-
-def read_witnessed_checkpoints(file: Path) -> list[WitnessedCheckpoint]:
     """Read every checkpoint from a witness's file, or from a log of a host or of a log server.
 
     The file of another witness, with one signed note, is read as well. Other lines, and a line
@@ -165,12 +151,8 @@ def read_witnessed_checkpoints(file: Path) -> list[WitnessedCheckpoint]:
     """
     text = file.read_text(errors="replace")
     if (note := parse_note(text)) is not None:
-        return [WitnessedCheckpoint(note)]
-    found = [
-        WitnessedCheckpoint(point, _parse_run(line))
-        for line in text.splitlines()
-        if (point := _parse_line(line)) is not None
-    ]
+        return [note]
+    found = [point for line in text.splitlines() if (point := _parse_line(line)) is not None]
     if not found:
         raise InvalidRequestError(
             f"{file} holds no checkpoint of a change log: name the file of a witness, or a log of "
@@ -185,12 +167,9 @@ def _parse_line(line: str) -> Checkpoint | None:
         return None
     at, origin, size, root, signatures = match.groups()
     each = tuple(one.removeprefix("signature=") for one in signatures.split())
-    return Checkpoint(origin, int(size), root, int(at), each)
-
-
-def _parse_run(line: str) -> int | None:
-    match = _RUN_PATTERN.search(line)
-    return int(match[1]) if match else None
+    of_run = _RUN_PATTERN.search(line)
+    run = int(of_run[1]) if of_run else None
+    return Checkpoint(origin, int(size), root, int(at), each, run=run)
 
 
 def _read_last_line(file: Path) -> str:

@@ -33,9 +33,10 @@ def write_tiles(
     point = change_log.add_cosignatures(tx, point)
     _check_directory(directory, point)
     writer = _TileWriter(directory)
-    for entry in change_log.read_whole_log(tx):
-        writer.add_entry(change_log.encode_entry([*vars(entry).values()]))
-        report_progress(1)
+    with change_log.read_rows(tx) as rows:
+        for *row, _ in rows:
+            writer.add_entry(change_log.encode_entry(row))
+            report_progress(1)
     if (writer.size, writer.compute_root()) != (point.size, point.root):
         raise LogAlteredError(f"its entries do not have the root of the checkpoint {point.size}")
     writer.write_partial_tiles()

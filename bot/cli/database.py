@@ -217,7 +217,7 @@ def restore_database(
                 exit_with_error(
                     f"{key} is missing: restore it first, from the backup of the keys", FAILED
                 )
-        seen = [one for each in witnesses for one in checkpoints.read_witnessed_checkpoints(each)]
+        seen = [one for each in witnesses for one in checkpoints.read_checkpoints(each)]
         try:
             stages = show_progress()
             result = restore_backup(file, target, working=data, seen=seen, stages=stages)
@@ -290,7 +290,7 @@ def _result_to_data(result: "RestoreResult") -> dict[str, object]:
         "entries": result.label.point.size,
         "head": result.label.point.root,
         "ended": list(result.ended),
-        "seen_until": max((one.checkpoint.size for one in result.later), default=None),
+        "seen_until": max((one.size for one in result.later), default=None),
         "runs_seen": sorted({one.run for one in result.later if one.run}),
         "next_run": result.first,
     }
@@ -303,7 +303,7 @@ def _describe_result(result: "RestoreResult", *, has_witnesses: bool) -> list[st
     lines = [
         f"Restored to {format_timestamp(result.label.made)}: {point.size} entries, log intact."
     ]
-    last = max((one.checkpoint for one in result.later), key=lambda one: one.size, default=None)
+    last = max(result.later, key=lambda one: one.size, default=None)
     if last is not None:
         lines.append(
             f"Lost: at least entries {point.size + 1} to {last.size}, which witnesses have of "

@@ -14,7 +14,7 @@ from pathlib import Path
 from sqlalchemy import delete, func, select, update
 
 from bot.audit import change_log, events, verification
-from bot.audit.checkpoints import WitnessedCheckpoint
+from bot.audit.checkpoints import Checkpoint
 from bot.db import locks, migrations, outbox, runs, stops, tables
 from bot.db.database import Database, Transaction
 from bot.maintenance import backup, copy_database
@@ -87,7 +87,7 @@ class RestoreResult:
     label: BackupLabel
     ended: Sequence[int]
     """Runs that will not start any more."""
-    later: Sequence[WitnessedCheckpoint]
+    later: Sequence[Checkpoint]
     """Checkpoints of witnesses after the backup, whose entries are lost."""
     first: int
     """The number of the next run."""
@@ -98,7 +98,7 @@ def restore_backup(
     target: Database,
     *,
     working: Path,
-    seen: Sequence[WitnessedCheckpoint] = (),
+    seen: Sequence[Checkpoint] = (),
     stages: BeginStage = begin_silent_stage,
 ) -> RestoreResult:
     """Restore a backup completely or not at all. No other process may use the database.
@@ -140,9 +140,7 @@ def restore_backup(
     return restored
 
 
-def _prepare_copy(
-    copy: Database, seen: Sequence[WitnessedCheckpoint], stages: BeginStage
-) -> RestoreResult:
+def _prepare_copy(copy: Database, seen: Sequence[Checkpoint], stages: BeginStage) -> RestoreResult:
     """Verify the copy and adjust it, so that the service can start with it."""
     label = backup.read_label(copy)
     migrations.upgrade_schema(copy)
@@ -152,7 +150,7 @@ def _prepare_copy(
         raise InvalidBackupError(f"contains a broken change log: {verdict.why}")
     if (verdict.entries, verdict.root) != (label.point.size, label.point.root):
         raise InvalidBackupError("contains another change log than its label describes")
-    later = [one for one in seen if one.checkpoint.size > label.point.size]
+    later = [one for one in seen if one.size > label.point.size]
     with copy.transaction() as tx:
         verification.open_log(tx)
         backup.remove_label(tx)
@@ -173,10 +171,10 @@ def _publish_file(part: Path, place: Path) -> None:
 
 
 def _adjust_database(
-    tx: Transaction, label: BackupLabel, later: Sequence[WitnessedCheckpoint]
+    tx: Transaction, label: BackupLabel, later: Sequence[Checkpoint]
 ) -> RestoreResult:
     made = format_timestamp(label.made)
-    last = max(later, key=lambda one: one.checkpoint.size, default=None)
+    last = max(later, key=lambda one: one.size, default=None)
     change_log.append_entry(
         tx,
         events.Restored(
@@ -184,7 +182,7 @@ def _adjust_database(
             created_at=label.made,
             entries=label.point.size,
             head=label.point.root,
-            witnessed=last.checkpoint.size if last else label.point.size,
+            witnessed=last.size if last else label.point.size,
             runs=tuple(sorted({one.run for one in later if one.run})),
         ),
     )

@@ -68,7 +68,7 @@ def test_writer_with_an_outdated_head_cannot_fork_the_change_log(
         verification.open_log(tx)
     old = database.seen_head.tree
     _append(database, 1)
-    monkeypatch.setattr(change_log, "_lock_head", lambda tx: _take_head(tx, old))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(change_log, "lock_log", lambda tx: _take_head(tx, old))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     with pytest.raises(StoreRefused):
         _append(database, 2)
 
@@ -89,7 +89,7 @@ def test_without_the_head_lock_and_primary_key_the_change_log_forks(
             "ALTER TABLE bare RENAME TO entry",
         ):
             tx.sql.execute(text(words))
-    monkeypatch.setattr(change_log, "_lock_head", lambda tx: _take_head(tx, old))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    monkeypatch.setattr(change_log, "lock_log", lambda tx: _take_head(tx, old))  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
     _append(database, 2)
     with database.reading() as tx:
         numbers = [entry.seq for entry in change_log.list_entries_after(tx, old.size)]

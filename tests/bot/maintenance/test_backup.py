@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log, checkpoints, verification
-from bot.audit.checkpoints import WitnessedCheckpoint
+from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import UnknownEvent
 from bot.audit.verification import acknowledge_loss
 from bot.auth import sessions
@@ -72,7 +72,7 @@ def empty(request: pytest.FixtureRequest, busy: Harness, tmp_path: Path) -> Gene
 
 
 def restore_file(
-    file: Path, target: Database, seen: list[WitnessedCheckpoint] | None = None
+    file: Path, target: Database, seen: list[Checkpoint] | None = None
 ) -> RestoreResult:
     return restore_backup(file, target, working=file.parent, seen=seen or [])
 
@@ -183,10 +183,8 @@ def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
         change_log.append_entry(tx, UnknownEvent(kind="noted"))
         point = verification.create_checkpoint(tx)
     seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.line}\n")
-    restored = restore_file(
-        tmp_path / "today.backup", empty, checkpoints.read_witnessed_checkpoints(seen)
-    )
-    assert [(one.checkpoint.size, one.run) for one in restored.later] == [(point.size, 2)]
+    restored = restore_file(tmp_path / "today.backup", empty, checkpoints.read_checkpoints(seen))
+    assert [(one.size, one.run) for one in restored.later] == [(point.size, 2)]
     assert point.size > label.point.size
     # Until a person acknowledges what was lost, the log counts as broken.
     verdict, alone = _verify_both_ways(empty, seen)

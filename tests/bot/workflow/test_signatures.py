@@ -133,7 +133,7 @@ def _verify_export(
 ) -> tuple[int, str]:
     """Run the stand-alone script as a stranger does. keys: of olga."""
     with harness.database.reading() as tx:
-        entries = [json.dumps(vars(entry)) for entry in change_log.read_whole_log(tx)]
+        entries = [json.dumps(vars(entry)) for entry in change_log.list_entries_after(tx, 0)]
     (directory / "export.jsonl").write_text("".join(f"{line}\n" for line in entries))
     signers = "".join(f'olga namespaces="keyturn-plan" {key.line}\n' for key in keys)
     (directory / "signers").write_text(signers)
