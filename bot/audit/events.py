@@ -52,14 +52,24 @@ class _OfPlanWithReason(_OfPlan, _WithReason):
     pass
 
 
+class _NotPermitted(_WithReason):
+    """A person tried what the kind names, and may not."""
+
+    def get_shown(self) -> EventText:
+        return EventText(f"{self.kind.capitalize()} for {{who}}", _REASON, Tone.WARNING, "ban")
+
+
+class _BySource(Event):
+    source: str
+
+
 # --- requests and plans ---
 
 
-class _Request(_WithReason):
+class _Request(_BySource, _WithReason):
     runbook: str
     values: Mapping[str, str]
     request: str
-    source: str
     undo_of: int | None = None
     hosts: tuple[str, ...] = ()
     timing: Document | None = None
@@ -194,16 +204,12 @@ class RequestSigned(_OfPlan, kind="request signed", decides=True):
     signing_key: str
 
 
-class ApprovalRefused(_OfPlanWithReason, kind="approval refused"):
+class ApprovalRefused(_OfPlan, _NotPermitted, kind="approval refused"):
     """A person tried to approve the plan, and may not."""
 
-    shown = EventText("Approval refused for {who}", _REASON, Tone.WARNING, "ban")
 
-
-class DenialRefused(_OfPlanWithReason, kind="denial refused"):
+class DenialRefused(_OfPlan, _NotPermitted, kind="denial refused"):
     """A person tried to deny the plan, and may not."""
-
-    shown = EventText("Denial refused for {who}", _REASON, Tone.WARNING, "ban")
 
 
 class MoreApprovalsNeeded(_WithReason, kind="more approvals needed"):
@@ -282,14 +288,13 @@ class GrantUsed(Event, kind="grant used"):
     per_hour: int
 
 
-class _Grant(_WithReason):
+class _Grant(_BySource, _WithReason):
     grant: int
     granted_by: PersonId
     granted_to: PersonId
     what: str
     per_hour: int
     until: str
-    source: str
 
 
 class GrantCreated(_Grant, kind="grant created"):
@@ -300,13 +305,12 @@ class GrantRevoked(_Grant, kind="grant revoked", revokes="grant"):
     """A standing grant was revoked."""
 
 
-class _Delegation(_WithReason):
+class _Delegation(_BySource, _WithReason):
     delegation: int
     delegator: PersonId
     delegate: PersonId
     area: str
     until: str
-    source: str
 
 
 class DelegationCreated(_Delegation, kind="delegation created"):
@@ -335,10 +339,8 @@ class BreakGlassRequested(_OfPlanWithReason, kind="break-glass requested"):
     shown = EventText("Break-glass requested by {who}", _REASON, Tone.WARNING, "alert")
 
 
-class BreakGlassRefused(_OfPlanWithReason, kind="break-glass refused"):
+class BreakGlassRefused(_OfPlan, _NotPermitted, kind="break-glass refused"):
     """A person tried to use break-glass, and may not."""
-
-    shown = EventText("Break-glass refused for {who}", _REASON, Tone.WARNING, "ban")
 
 
 class BreakGlassActivated(
@@ -838,39 +840,33 @@ class OfflineRecordInvalid(_OfPlanWithReason, kind="offline record invalid"):
 # --- output ---
 
 
-class ErasureRequested(_WithReason, kind="erasure requested"):
+class ErasureRequested(_BySource, _WithReason, kind="erasure requested"):
     """A person requested that the output of a run is erased."""
 
     shown = EventText("{who} requested to erase the output", _REASON, Tone.NEUTRAL, "person")
 
-    source: str
     login: str = ""
 
 
-class ErasureRefused(_WithReason, kind="erasure refused"):
+class ErasureRefused(_BySource, _NotPermitted, kind="erasure refused"):
     """A person tried to confirm or decline an erasure, and may not."""
 
-    shown = EventText("Erasure refused for {who}", _REASON, Tone.WARNING, "ban")
-
-    source: str
     requested_by: PersonId = ""
 
 
-class ErasureDeclined(_WithReason, kind="erasure declined"):
+class ErasureDeclined(_BySource, _WithReason, kind="erasure declined"):
     """An owner declined an erasure."""
 
     shown = EventText("{who} declined to erase the output", _REASON, Tone.NEUTRAL, "back")
 
-    source: str
     requested_by: PersonId
 
 
-class OutputErased(_WithReason, kind="output erased"):
+class OutputErased(_BySource, _WithReason, kind="output erased"):
     """An owner confirmed an erasure, and the output of these entries was erased."""
 
     shown = EventText("Output erased by {who}", _REASON, Tone.NEUTRAL, "ban")
 
-    source: str
     requested_by: PersonId
     entries: tuple[int, ...]
 
@@ -891,10 +887,8 @@ class StopRequested(_WithReason, kind="stop requested", decides=True):
     shown = EventText("Stop requested by {who}", _REASON, Tone.DANGER, "ban")
 
 
-class StopRefused(_WithReason, kind="stop refused"):
+class StopRefused(_NotPermitted, kind="stop refused"):
     """A person tried to stop a run or everything, and may not."""
-
-    shown = EventText("Stop refused for {who}", _REASON, Tone.WARNING, "ban")
 
 
 class ResumeRefused(Event, kind="resume refused"):
@@ -916,7 +910,7 @@ class EverythingResumed(_WithReason, kind="everything resumed"):
     stopped_at: int
 
 
-class FreezeOrdered(_WithReason, kind="freeze ordered"):
+class FreezeOrdered(_BySource, _WithReason, kind="freeze ordered"):
     """Changes of some hosts wait until a time, or until the freeze is ended."""
 
     shown = EventText("Changes frozen by {who}: {what}", _REASON, Tone.WARNING, "clock")
@@ -926,10 +920,9 @@ class FreezeOrdered(_WithReason, kind="freeze ordered"):
     hosts: tuple[str, ...]
     areas: tuple[str, ...]
     until: int
-    source: str
 
 
-class FreezeEnded(_WithReason, kind="freeze ended"):
+class FreezeEnded(_BySource, _WithReason, kind="freeze ended"):
     """A person ended a freeze before its time."""
 
     shown = EventText("Freeze {freeze} ended early by {who}", _REASON, Tone.INFO, "check")
@@ -938,13 +931,10 @@ class FreezeEnded(_WithReason, kind="freeze ended"):
     what: str
     ordered_by: PersonId
     until: int
-    source: str
 
 
-class FreezeRefused(_WithReason, kind="freeze refused"):
+class FreezeRefused(_NotPermitted, kind="freeze refused"):
     """A person tried to freeze changes or to end a freeze, and may not."""
-
-    shown = EventText("Freeze refused for {who}", _REASON, Tone.WARNING, "ban")
 
     what: str
 
@@ -981,29 +971,23 @@ class AgentConfirmed(Event, kind="agent confirmed"):
     owner: PersonId
 
 
-class AgentPaused(_WithReason, kind="agent paused"):
+class _AgentChanged(_WithReason):
+    agent: str
+
+
+class AgentPaused(_AgentChanged, kind="agent paused"):
     """An agent makes no requests until it is resumed."""
 
-    agent: str
 
-
-class AgentResumed(_WithReason, kind="agent resumed"):
+class AgentResumed(_AgentChanged, kind="agent resumed"):
     """An agent may make requests again."""
 
-    agent: str
 
-
-class AgentEnded(_WithReason, kind="agent ended", revokes="agent"):
+class AgentEnded(_AgentChanged, kind="agent ended", revokes="agent"):
     """An agent ended for good."""
-
-    agent: str
 
 
 # --- sign-in ---
-
-
-class _BySource(Event):
-    source: str
 
 
 class SignedIn(_BySource, kind="signed in"):
@@ -1286,12 +1270,11 @@ class HostListRefused(_WithReason, kind="host list refused"):
     shown = EventText("Confirmation of a list of hosts refused for {who}", "", Tone.WARNING, "ban")
 
 
-class HostSourceRead(Event, kind="host source read"):
+class HostSourceRead(_BySource, kind="host source read"):
     """A source of hosts was read, with another result or problem than before."""
 
     shown = EventText("Source {source} of hosts: {result}", "", Tone.INFO, "server")
 
-    source: str
     hosts: int = 0
     problem: str = ""
     remarks: tuple[str, ...] = ()
@@ -1313,10 +1296,9 @@ class WebhookRefused(_BySource, _WithReason, kind="webhook refused"):
     """An incoming webhook was not valid. At most one a minute is recorded."""
 
 
-class ExternalEvent(Event, kind="event"):
+class ExternalEvent(_BySource, kind="event"):
     """Another system sent an event."""
 
-    source: str
     title: str = ""
     hosts: tuple[str, ...] = ()
     occurred_at: int | None = None
