@@ -1,4 +1,4 @@
-"""Keys of requests that take effect once, however often they arrive."""
+"""Keys of requests and events that take effect once, however often they arrive."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,11 @@ from sqlalchemy import delete
 
 from bot.db import tables
 from bot.db.database import Transaction
-from bot.model.times import SECOND
+from bot.model.times import DAY, SECOND
 
 # Bolt takes timestamps up to five minutes old or early: ten minutes in all, and some to spare.
 KEEP_SECONDS = 15 * 60
+_KEEP_EVENTS = 30 * DAY
 
 
 def remember_first(tx: Transaction, key: str) -> bool:
@@ -30,11 +31,18 @@ def remember_first_of(tx: Transaction, keys: Sequence[str]) -> set[str]:
     return set(tx.sql.execute(remember, rows).scalars())
 
 
+def remember_event(tx: Transaction, source: str, key: str) -> bool:
+    """Store the key that a source of webhooks gives an event; return whether it is new."""
+    return tx.insert_once(tables.inbound_event, source=source, key=key, received_at=tx.now)
+
+
 def forget_key(tx: Transaction, key: str) -> None:
     """Delete *key*, because its request did not take effect."""
     tx.sql.execute(delete(tables.seen_request).where(tables.seen_request.c.key == key))
 
 
 def delete_old_keys(tx: Transaction) -> None:
+    requests, received = tables.seen_request, tables.inbound_event
     horizon = tx.now - KEEP_SECONDS * SECOND
-    tx.sql.execute(delete(tables.seen_request).where(tables.seen_request.c.seen_at < horizon))
+    tx.sql.execute(delete(requests).where(requests.c.seen_at < horizon))
+    tx.sql.execute(delete(received).where(received.c.received_at < tx.now - _KEEP_EVENTS))

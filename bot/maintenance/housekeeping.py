@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from bot.audit import change_log, events, followed_log, inbound_events, output_check, verification
+from bot.audit import change_log, events, followed_log, output_check, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import Event
 from bot.audit.spool import Spool
@@ -76,7 +76,6 @@ class Housekeeping:
         error = self._database.error
         with self._database.transaction() as tx:
             dedup.delete_old_keys(tx)
-            inbound_events.delete_old_events(tx)
             webhook_queue.delete_old_failures(tx)
             outbox.delete_old_updates(tx)
             if self._keep_output:

@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from bot.api import errors, middleware
-from bot.audit import events, inbound_events, refusals
+from bot.audit import change_log, events, refusals
+from bot.db import dedup
 from bot.db.database import Database, StoreUnavailable
 from bot.features.webhooks import formats as webhook_formats
 from bot.features.webhooks.config import WebhookConfig, WebhookSource
@@ -104,10 +105,9 @@ class WebhookReceiver:
     ) -> list[int]:
         """Return the numbers of the new entries; an event that was recorded before has none."""
         with self._database.transaction() as tx:
-            entries = [
-                inbound_events.record_event(
+            return [
+                change_log.append_entry(
                     tx,
-                    event.key,
                     events.ExternalEvent(
                         source=source.name,
                         title=event.title,
@@ -118,10 +118,11 @@ class WebhookReceiver:
                         detail=event.detail,
                         url=event.url,
                     ),
-                )
+                    host=event.hosts[0] if len(event.hosts) == 1 else "",
+                ).seq
                 for event in received
+                if dedup.remember_event(tx, source.name, event.key)
             ]
-        return [entry.seq for entry in entries if entry is not None]
 
     def _exceeds_rate(self, source: WebhookSource, now: float) -> bool:
         recent = self._recent[source.name]
