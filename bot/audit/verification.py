@@ -354,11 +354,14 @@ def _compare_with_witnesses(
         return verification
     losses, lost, unacknowledged = list_losses(tx), 0, list[tuple[LogLoss, int]]()
     for point in sorted(witnesses, key=lambda point: point.size):
-        why, loss = _compare_with_checkpoint(verification, roots, losses, point)
-        if why:
+        if not point.size or roots.get(point.size) == point.root:
+            continue
+        loss = find_loss_of_checkpoint(losses, point)
+        if loss is None:
+            why = _describe_difference(verification, point)
             return replace(verification, broken=min(point.size, verification.entries + 1), why=why)
-        lost += loss is not None
-        if loss is not None and not loss.is_acknowledged:
+        lost += 1
+        if not loss.is_acknowledged:
             unacknowledged.append((loss, point.size))
     if not unacknowledged:
         return replace(verification, lost=lost)
@@ -371,27 +374,16 @@ def _compare_with_witnesses(
     return replace(verification, broken=first, why=why, lost=lost)
 
 
-def _compare_with_checkpoint(
-    verification: Verification,
-    roots: Mapping[int, str],
-    losses: "Sequence[LogLoss]",
-    checkpoint: Checkpoint,
-) -> "tuple[str, LogLoss | None]":
-    """Return what is wrong with the log by a checkpoint, or the recorded loss that explains it."""
+def _describe_difference(verification: Verification, checkpoint: Checkpoint) -> str:
     size = checkpoint.size
-    if not size or roots.get(size) == checkpoint.root:
-        return "", None
-    if loss := find_loss_of_checkpoint(losses, checkpoint):
-        return "", loss
     if not any(is_signed_by(checkpoint, key) for key in verification.keys):
-        return f"another history: no key of this log signed the witness's checkpoint {size}", None
+        return f"another history: no key of this log signed the witness's checkpoint {size}"
     if size <= verification.entries:
-        return f"another history: a witness saw other entries up to {size}", None
-    why = (
+        return f"another history: a witness saw other entries up to {size}"
+    return (
         f"cut off: a witness saw entry {size}, and the log ends at {verification.entries} (was a "
         "backup restored?)"
     )
-    return why, None
 
 
 @dataclass(frozen=True)
@@ -433,66 +425,21 @@ def find_loss_of_checkpoint(losses: Sequence[LogLoss], checkpoint: Checkpoint) -
     return None
 
 
-def acknowledge_loss(
-    tx: Transaction,
-    witnesses: Sequence[Checkpoint],
-    *,
-    first: int,
-    lost_entries: int,
-    person: str,
-    reason: str = "",
-    login: str = "",
-) -> None:
-    """Record that a person acknowledges lost entries. The rest of the log has to be intact.
-
-    Raises ValueError unless exactly these entries are in checkpoints of witnesses but not in the
-    log.
-    """
-    change_log.lock_log(tx)
-    verdict = verify_log(tx)
-    if verdict.broken is not None:
-        raise ValueError(f"the log is broken at entry {verdict.broken}: {verdict.why}")
-    missing = [point for point in witnesses if _is_missing(tx, point)]
-    if not missing:
-        raise ValueError("the log holds everything that the witnesses saw: nothing was lost")
-    missing.sort(key=lambda point: point.size)
-    loss = find_loss_of_checkpoint(list_losses(tx), missing[0])
-    begin = loss.first if loss else min(missing[0].size, verdict.entries + 1)
-    count = missing[-1].size - begin + 1
-    if (first, lost_entries) != (begin, count):
-        raise ValueError(
-            f"the log lacks {count} entries from {begin} on that witnesses saw. Find out what "
-            f"they were, then run `keyturn changelog acknowledge {begin} --lost {count}`"
-        )
-    change_log.append_entry(
-        tx,
-        events.LossAcknowledged(first=first, lost=lost_entries, reason=reason, login=login),
-        person=person,
-    )
-
-
 def check_witness(tx: Transaction, checkpoint: Checkpoint) -> None:
     """Raise LogAlteredError if the log lacks what a witness saw without a record of the loss."""
-    if (
-        _is_missing(tx, checkpoint)
-        and find_loss_of_checkpoint(list_losses(tx), checkpoint) is None
-    ):
-        raise change_log.LogAlteredError(
+    if has_entries_of(tx, checkpoint):
+        return
+    if find_loss_of_checkpoint(list_losses(tx), checkpoint) is None:
+        raise LogAlteredError(
             f"a witness saw other entries up to {checkpoint.size}, or some are missing"
         )
 
 
-def _is_missing(tx: Transaction, checkpoint: Checkpoint) -> bool:
-    """Return whether a witness saw an entry that is neither here nor acknowledged as lost."""
-    if not checkpoint.size or _has_root(tx, checkpoint):
-        return False
-    loss = find_loss_of_checkpoint(list_losses(tx), checkpoint)
-    return loss is None or not loss.is_acknowledged
-
-
-def _has_root(tx: Transaction, checkpoint: Checkpoint) -> bool:
+def has_entries_of(tx: Transaction, checkpoint: Checkpoint) -> bool:
+    """Return whether the log holds every entry that a witness saw. Checks no signature."""
     try:
-        change_log.build_tree_of(tx, checkpoint)
+        if checkpoint.size:
+            change_log.build_tree_of(tx, checkpoint)
     except LogAlteredError:
         return False
     return True

@@ -507,7 +507,7 @@ def acknowledge_loss(
     For example: keyturn changelog acknowledge 4711 --lost 12 --as olga --reason "restored Monday's
     backup"
     """
-    from bot.audit import verification
+    from bot.maintenance import lost_entries
 
     with _open_exclusively(environment) as database:
         _check_may_resume(environment, database, person)
@@ -517,7 +517,7 @@ def acknowledge_loss(
                 "no checkpoints: add --witness FILE that has the entries", NOT_UNDERSTOOD
             )
         with database.transaction(seconds=3600) as tx:
-            verification.acknowledge_loss(
+            lost_entries.acknowledge_loss(
                 tx,
                 points,
                 first=first,

@@ -28,6 +28,7 @@ from bot.db import runs, tables
 from bot.db.database import Database, Transaction
 from bot.maintenance.housekeeping import Housekeeping
 from bot.maintenance.key_rotation import rotate_signing_key
+from bot.maintenance.lost_entries import acknowledge_loss
 from bot.model import signing
 from bot.model.errors import NotAllowed
 from bot.model.merkle import Tree
@@ -565,9 +566,7 @@ class TestAcknowledgedLosses:
         verdict = _verify(sealed.database, witnesses=points)
         assert (verdict.broken, f"--lost {lost}" in verdict.why) == (first, True)
         with sealed.database.transaction() as tx:
-            verification.acknowledge_loss(
-                tx, points, first=first, lost_entries=lost, person="adam"
-            )
+            acknowledge_loss(tx, points, first=first, lost_entries=lost, person="adam")
         assert _verify(sealed.database, witnesses=points).broken is None
 
     def test_loss_without_a_number_of_entries_would_excuse_any_loss(self, sealed: Harness):
@@ -588,7 +587,7 @@ class TestAcknowledgedLosses:
         points, first = self._cut(sealed)
         with sealed.database.transaction() as tx:
             more = replace(points[0], size=points[0].size + 1)
-            verification.acknowledge_loss(
+            acknowledge_loss(
                 tx, points, first=first, lost_entries=points[0].size - first + 1, person="adam"
             )
         assert _verify(sealed.database, witnesses=[more]).broken == first
@@ -597,7 +596,7 @@ class TestAcknowledgedLosses:
         with sealed.database.transaction() as tx:
             point = verification.create_checkpoint(tx)
         with sealed.database.transaction() as tx, pytest.raises(ValueError, match="nothing was"):
-            verification.acknowledge_loss(tx, [point], first=1, lost_entries=1, person="adam")
+            acknowledge_loss(tx, [point], first=1, lost_entries=1, person="adam")
 
 
 class TestWitnessAtTheStart:

@@ -13,13 +13,13 @@ import pytest
 from bot.audit import change_log, checkpoints, verification
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import UnknownEvent
-from bot.audit.verification import acknowledge_loss
 from bot.auth import sessions
 from bot.db import locks, migrations, runs, stops
 from bot.db.database import Database, Transaction
 from bot.maintenance import backup, copy_database
 from bot.maintenance.backup import InvalidBackupError
 from bot.maintenance.copy_database import CopyError
+from bot.maintenance.lost_entries import acknowledge_loss
 from bot.maintenance.restore import RestoreResult, restore_backup
 from bot.model.progress import BeginStage
 from bot.model.run import State
