@@ -39,6 +39,7 @@ class TimelineEventOut(schemas.OutputModel):
     approved_by: Sequence[str]
     run: int | None
     state: str
+    label: str = Field(description="The state, for people.")
     entry: int | None = Field(description="Number in the change log, if it is not a run.")
     outcome: str
     has_started: bool = Field(
@@ -48,7 +49,7 @@ class TimelineEventOut(schemas.OutputModel):
     @classmethod
     def from_event(cls, event: TimelineEvent, approvals: Sequence[Decision]) -> "TimelineEventOut":
         approved_by = [approval.person for approval in approvals]
-        return cls.model_validate(vars(event) | {"approved_by": approved_by})
+        return cls.model_validate(vars(event) | {"approved_by": approved_by, "label": event.label})
 
 
 class ChangesOut(schemas.OutputModel):

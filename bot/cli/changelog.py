@@ -261,7 +261,8 @@ def _format_event_as_json(event: "TimelineEvent", decisions: "Sequence[Decision]
     from bot.model.times import format_iso
 
     approved_by = [decision.person for decision in decisions]
-    data = vars(event) | {"at": format_iso(event.at), "approved_by": approved_by}
+    added = {"at": format_iso(event.at), "approved_by": approved_by, "label": event.label}
+    data = vars(event) | added
     return json.dumps(data, ensure_ascii=False)
 
 
@@ -272,7 +273,7 @@ def _build_event_row(
 
     run = f"run {event.run}" if event.run else f"#{event.entry}"
     at = format_stored_time(event.at, with_seconds=True)
-    return at, run, event.state, timeline.describe_event(event, decisions)
+    return at, run, event.label, timeline.describe_event(event, decisions)
 
 
 @changelog_commands.command("export")

@@ -93,7 +93,7 @@ def _format_event(event: Mapping[str, Any]) -> str:
     who = f", by {event['person']}" if event["person"] else ""
     outcome = f": {event['outcome']}" if event["outcome"] else ""
     return (
-        f"{at}  {place:<8} {event['state']:<16} "
+        f"{at}  {place:<8} {event['label']:<16} "
         f"{event['what']}{where}{who}{format_approved_by(event)}{outcome}"
     )
 

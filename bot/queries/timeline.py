@@ -10,8 +10,10 @@ from bot.db.database import Transaction
 from bot.model import host_patterns
 from bot.model.drift_state import DriftState
 from bot.model.run import ENDED_STATES, NEEDS_ATTENTION, Decision, Run, State, format_approvers
+from bot.model.run_states import RUN_STATUS_DISPLAYS
 from bot.model.text import escape_to_one_line
 from bot.queries import log_search
+from bot.queries.run_timeline import format_kind
 
 _BATCH_SIZE = 500
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
@@ -64,6 +66,12 @@ class TimelineEvent:
     """How it ended, in one sentence."""
     has_started: bool = True
     """False for a run that was requested, and neither started nor ended."""
+
+    @property
+    def label(self) -> str:
+        """The state of the run, or the kind of the entry, for people."""
+        display = RUN_STATUS_DISPLAYS.get(self.state)
+        return display.label if display else format_kind(self.state)
 
 
 @dataclass(frozen=True)

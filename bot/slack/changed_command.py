@@ -89,4 +89,4 @@ def _build_event_row(
 ) -> tuple[str, str, str, str]:
     run = f"run {event.run}" if event.run else "-"
     text = timeline.describe_event(event, approvals.get(event.run or 0, ()), person_names)
-    return times.format_timestamp(event.at, zone)[11:], run, event.state, text
+    return times.format_timestamp(event.at, zone)[11:], run, event.label, text

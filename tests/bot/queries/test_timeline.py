@@ -1,6 +1,7 @@
 """The timeline of a period, most relevant events first; and the search of log entries."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.db.search import RunFilter
 from bot.model.run import State
+from bot.model.run_states import RUN_STATUS_DISPLAYS
 from bot.queries import log_search, timeline
 from bot.queries.log_search import EntryFilter
 from bot.queries.timeline import TimelineEvent
@@ -143,6 +145,16 @@ def test_timeline_counts_the_events_above_its_limit(database: Database):
             change_log.append_entry(tx, events.PolicyChanged(old="a", new="b"))
         assert timeline.build_timeline(tx, tx.now, span=HOUR, limit=3).omitted == 2
         assert timeline.build_timeline(tx, tx.now, span=HOUR, limit=5).omitted == 0
+
+
+def test_state_of_an_event_is_labelled_as_that_of_its_run(database: Database):
+    with database.transaction() as tx:
+        run = runs.get_run(tx, add_denied_change(tx))
+        denied = next(one for one in list_events(tx) if one.run == run.id)
+        unchanged = replace(denied, state=State.NO_CHANGES.value)
+        assert denied.label == RUN_STATUS_DISPLAYS[run.state].label
+    assert unchanged.label == "No changes"
+    assert replace(denied, state="drift found").label == "drift found"
 
 
 def test_timeline_event_is_one_line_with_escaped_control_characters(database: Database):
