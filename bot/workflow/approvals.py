@@ -135,6 +135,8 @@ def sign_request(
             digest=run.digest, signature=signature, signing_key=key.fingerprint
         )
         change_log.append_entry(tx, signed, run=run, person=person)
+        # Approvers can decide from now on, and are reminded accordingly.
+        run = runs.amend_run(tx, run, pending_since=tx.now, reminded_at=None)
         outbox.announce_run(tx, number)
         # Approvals may be complete already, if the rule or the key changed meanwhile.
         return _queue_if_approved(context, tx, policy, run)

@@ -18,18 +18,27 @@ def remind_approvers(context: WorkflowContext) -> list[Run]:
         # No one could approve anything; the missing policy is reported elsewhere.
         return []
     with context.database.reading() as tx:
-        due = [run.id for run in runs.list_pending(tx) if _needs_reminder(context, tx, run)]
+        due = [
+            run.id for run in runs.list_pending(tx) if _needs_reminder(context, tx, policy, run)
+        ]
     reminded: list[Run] = []
     # One transaction each: holding the log lock while waiting for a run can deadlock.
     for number in due:
         with context.database.transaction() as tx:
             run = runs.lock_run(tx, number)
-            if run.state is State.PENDING and _needs_reminder(context, tx, run):
+            if run.state is State.PENDING and _needs_reminder(context, tx, policy, run):
                 reminded.append(_record_reminder(tx, policy, run))
     return reminded
 
 
-def _needs_reminder(context: WorkflowContext, tx: Transaction, run: Run) -> bool:
+def _needs_reminder(context: WorkflowContext, tx: Transaction, policy: Policy, run: Run) -> bool:
+    # Approvers can do nothing about a run that its requester has not signed.
+    return (
+        _is_overdue(context, tx, run) and not count_approvals(tx, policy, run).lacks_signed_request
+    )
+
+
+def _is_overdue(context: WorkflowContext, tx: Transaction, run: Run) -> bool:
     if run.pending_since is None or run.parent is not None:
         return False
     waited, limit = (

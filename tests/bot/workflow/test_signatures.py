@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import update
 
 from bot.audit import change_log, events
-from bot.db import tables
+from bot.db import runs, tables
 from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import Run, State
 from bot.policy import NoPolicyError
@@ -303,6 +303,28 @@ def test_run_waits_for_its_requester_until_it_is_signed_and_then_for_its_approve
         # Another key counts no more: the requester signs again.
         _take_keys(harness)
         assert _list_waiting(harness) == {"dora": {run.id}}
+
+
+def test_approvers_are_reminded_only_from_the_signature_of_the_requester_on(tmp_path: Path):
+    with open_harness(tmp_path, rules=get_signed_rules("both")) as harness:
+        dora = SshKey.create(tmp_path, name="dora")
+        _give_key(harness, "dora", dora.line)
+        run = harness.request(LAMP_ON)
+        assert _remind(harness, run) == []
+        harness.service.sign_request(
+            run.id, person="dora", digest=run.digest, signature=dora.sign(_get_document(run))
+        )
+        assert harness.service.advancer.remind_approvers() == []
+        assert _remind(harness, run) == [run.id]
+        assert harness.list_entry_kinds(run)[-2:] == ["request signed", "reminded"]
+
+
+def _remind(harness: Harness, run: Run) -> list[int]:
+    """Remind the approvers as if the run were pending for an hour."""
+    with harness.database.transaction() as tx:
+        hour_ago = tx.now - 3600 * 1_000_000
+        runs.amend_run(tx, runs.lock_run(tx, run.id), pending_since=hour_ago)
+    return [one.id for one in harness.service.advancer.remind_approvers()]
 
 
 def _list_waiting(harness: Harness) -> dict[str, set[int]]:
