@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 from bot.audit import change_log, log_snapshot
 from bot.audit.change_log import Entry, LogAlteredError
 from bot.audit.log_state import DECIDING_KINDS, USED, LogState, add_entry, copy_state
-from bot.db.database import SeenHead, StoreUnavailable, Transaction
+from bot.db.database import SeenHead, Transaction
 from bot.model.merkle import Tree
 
 _BATCH_SIZE = 2000
@@ -69,11 +69,9 @@ def follow_log(tx: Transaction) -> LogState | None:
     None if this process has no signing key: it decides nothing then. Call it before you read
     entries, so that newer ones are not missed among them.
     """
+    if not tx.can_sign:
+        return None
     if tx not in _STATES:
-        try:
-            tx.signing_key  # noqa: B018 - it raises
-        except StoreUnavailable:
-            return None
         memory = _FOLLOWERS.setdefault(tx.seen_head, _LogFollower())
         _STATES[tx] = memory.follow_log(tx)
     return _STATES[tx]

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from bot.audit import change_log
 from bot.audit.change_log import Entry, LogAlteredError
-from bot.db.database import SeenHead, StoreUnavailable, Transaction
+from bot.db.database import SeenHead, Transaction
 from bot.model.merkle import TILE_HEIGHT, TILE_WIDTH, Tree
 
 # 8 KiB each.
@@ -64,12 +64,9 @@ def list_vouched_entries(tx: Transaction, entries: Iterable[Entry]) -> list[Entr
     Without a signing key this process only reads and decides nothing: all are returned. Raises
     LogAlteredError.
     """
-    read = list(entries)
-    try:
-        tx.signing_key  # noqa: B018 - it raises
-    except StoreUnavailable:
-        return read
-    intact = [entry for entry in read if _is_hash_valid_cached(*vars(entry).values())]
+    if not tx.can_sign:
+        return list(entries)
+    intact = [entry for entry in entries if _is_hash_valid_cached(*vars(entry).values())]
     if not intact:
         return []
     newest = max(entry.seq for entry in intact)

@@ -43,8 +43,6 @@ class Verification:
     """How many entries from the beginning are intact."""
     root: str
     """The root over these, in base64."""
-    key: str = ""
-    """The public key in use at the end."""
     broken: int | None = None
     """The number of the first entry that is wrong; None if the log is intact."""
     why: str = ""
@@ -53,6 +51,11 @@ class Verification:
     """All public keys of the log in their order; each also signed where the next one begins."""
     lost: int = 0
     """How many checkpoints of witnesses are of entries that a restore lost, as the log records."""
+
+    @property
+    def key(self) -> str:
+        """The public key in use at the end."""
+        return self.keys[-1] if self.keys else ""
 
 
 _EMPTY = Verification(0, encode_root(Tree()))
@@ -211,7 +214,7 @@ def verify_newest_entries(
         roots = {one.size: encode_root(change_log.build_tree(tx, one.size)) for one in near}
     except LogAlteredError as error:
         return Verification(first - 1, "", broken=first, why=error.reason)
-    found = Verification(size, root, key, keys=(key,))
+    found = Verification(size, root, keys=(key,))
     return _compare_with_witnesses(tx, found, roots, witnesses)
 
 
@@ -301,15 +304,10 @@ class _Verifier:
             self.is_end_unsigned = True
             self._end(seq, _describe_unsigned(seq))
         else:
-            self.result = Verification(
-                seq, self._compute_root(), self._keys[-1] if seq else "", keys=tuple(self._keys)
-            )
+            self.result = Verification(seq, self._compute_root(), keys=tuple(self._keys))
 
     def _end(self, broken: int, why: str) -> None:
-        key = self._keys[-1] if self._keys else ""
-        self.result = Verification(
-            broken - 1, "", key, keys=tuple(self._keys), broken=broken, why=why
-        )
+        self.result = Verification(broken - 1, "", keys=tuple(self._keys), broken=broken, why=why)
 
     def _compute_root(self) -> str:
         self._tree = self._tree.add_leaves(self._leaves)

@@ -237,6 +237,11 @@ class Transaction:
             )
         return self._signing_key
 
+    @property
+    def can_sign(self) -> bool:
+        """Whether this process may write; else it only reads, and decides nothing."""
+        return self._signing_key is not None
+
     def set_signing_key(self, key: SigningKey) -> None:
         """Sign the next entries with another key, which the log holds."""
         self._signing_key = key

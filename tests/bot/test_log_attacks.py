@@ -292,7 +292,7 @@ def _vouch_for_all(_tx: Transaction, entries: Iterable[Entry]) -> list[Entry]:
 
 def _report_intact_log(verify: Callable[..., Verification]) -> Callable[..., Verification]:
     def verified(tx: Transaction, **how: Any) -> Verification:
-        return replace(verify(tx, **how), broken=None, key=tx.signing_key.public_key)
+        return replace(verify(tx, **how), broken=None, keys=(tx.signing_key.public_key,))
 
     return verified
 
