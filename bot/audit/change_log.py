@@ -374,7 +374,7 @@ def _extend_tree(tx: Transaction, known: Tree, size: int) -> Tree:
     """Return the tree of this size: the known one with what follows, or all of it."""
     if not known.size:
         return build_tree(tx, size)
-    return known if size == known.size else known.add_leaves(_read_leaves(tx, known.size, size))
+    return known if size == known.size else known.add_leaves(read_hashes(tx, 0, known.size, size))
 
 
 def build_tree(tx: Transaction, size: int) -> Tree:
@@ -455,23 +455,13 @@ def read_hashes(tx: Transaction, level: int, first: int, end: int) -> list[bytes
 
     They are as stored. Raises LogAlteredError if one is missing.
     """
-    if not level:
-        return _read_leaves(tx, first, end)
-    given = {"of_level": level, "first": first, "end": end}
-    return _decode_hashes(tx.sql.execute(_TILES, given).scalars(), end - first)
-
-
-def _read_leaves(tx: Transaction, first: int, end: int) -> list[bytes]:
-    found = tx.sql.execute(_LEAVES, {"first": first, "end": end}).scalars()
-    return _decode_hashes(found, end - first)
-
-
-def _decode_hashes(found: Iterable[Any], count: int) -> list[bytes]:
+    query, of_level = (_TILES, {"of_level": level}) if level else (_LEAVES, {})
+    found = tx.sql.execute(query, {**of_level, "first": first, "end": end})
     try:
-        hashes = [bytes.fromhex(one) for one in found]
+        hashes = [bytes.fromhex(one) for one in found.scalars()]
     except (TypeError, ValueError):
         raise LogAlteredError("the hash of an entry is none") from None
-    if len(hashes) != count:
+    if len(hashes) != end - first:
         raise LogAlteredError("an entry is missing")
     return hashes
 
