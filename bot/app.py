@@ -25,7 +25,8 @@ from bot import features, observability
 from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, build_metrics_endpoint
-from bot.audit import checkpoints, followed_log, verification
+from bot.audit import followed_log, verification
+from bot.integrations import witness_file
 from bot.audit.spool import Spool
 from bot.auth import secret_box
 from bot.db import data_directory, home_queue, migrations, outbox, roles
@@ -199,7 +200,7 @@ def build_foundation(
         # Read the log from its snapshot: later decisions need everything that is still open.
         followed_log.keep_snapshot(tx)
         checkpoint = (
-            checkpoints.read_newest_checkpoint(settings.witness)
+            witness_file.read_newest_checkpoint(settings.witness)
             if settings.witness is not None
             else None
         )
@@ -348,7 +349,7 @@ def _create_witnesses(settings: Settings) -> list[Witness]:
     """Return the functions that send checkpoints to witnesses other than chat and hosts."""
     witnesses: list[Callable[..., None]] = []
     if settings.witness is not None:
-        witnesses.append(partial(checkpoints.write_checkpoint, settings.witness))
+        witnesses.append(partial(witness_file.write_checkpoint, settings.witness))
     if settings.syslog:
         witnesses.append(LogServer.parse_address(settings.syslog).send_checkpoint)
     return witnesses

@@ -3,19 +3,15 @@
 A checkpoint is a signed note as in https://c2sp.org/signed-note with the text of
 https://c2sp.org/tlog-checkpoint, so that witnesses and tools of other logs can read it.
 
-Witnesses keep checkpoints outside the database: a file on another machine, a log server, and the
-system log of each host that ran a step. An attacker who rewrites the database, or restores an old
-copy of it, cannot rewrite the witnesses as well.
+Witnesses keep checkpoints outside the database, as notes or as lines of any log. An attacker who
+rewrites the database, or restores an old copy of it, cannot rewrite the witnesses as well.
 """
 
-import os
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from bot.model.errors import InvalidRequestError
 from bot.model.merkle import Tree
 from bot.model.signing import SigningKey, is_signature_valid
 from bot.model.verifier_keys import ED25519, KEY_ID_BYTES, VerifierKey
@@ -123,45 +119,8 @@ def parse_note(note: str, at: int = 0) -> Checkpoint | None:
     return Checkpoint(origin, int(size), root, at, tuple(ours))
 
 
-def write_checkpoint(file: Path, checkpoint: Checkpoint) -> None:
-    """Append a checkpoint durably, unless the last one in the file is the same."""
-    last = _read_last_line(file)
-    seen = _parse_line(last)
-    if seen is not None and seen.text == checkpoint.text:
-        return
-    # A line that a crash cut short stays as it is, for people to see.
-    torn = "\n" if last and not last.endswith("\n") else ""
-    with file.open("a") as out:
-        out.write(f"{torn}{checkpoint.line}\n")
-        out.flush()
-        os.fsync(out.fileno())
-
-
-def read_newest_checkpoint(file: Path) -> Checkpoint | None:
-    """Return the checkpoint on the last line; None if there is none or it was cut short."""
-    return _parse_line(_read_last_line(file))
-
-
-def read_checkpoints(file: Path) -> list[Checkpoint]:
-    """Read every checkpoint from a witness's file, or from a log of a host or of a log server.
-
-    The file of another witness, with one signed note, is read as well. Other lines, and a line
-    that a crash cut short, are ignored. Raises InvalidRequestError if the file holds no
-    checkpoint.
-    """
-    text = file.read_text(errors="replace")
-    if (note := parse_note(text)) is not None:
-        return [note]
-    found = [point for line in text.splitlines() if (point := _parse_line(line)) is not None]
-    if not found:
-        raise InvalidRequestError(
-            f"{file} holds no checkpoint of a change log: name the file of a witness, or a log of "
-            "a host"
-        )
-    return found
-
-
-def _parse_line(line: str) -> Checkpoint | None:
+def parse_line(line: str) -> Checkpoint | None:
+    """Return the checkpoint in a line of a log; None if it holds none."""
     match = _LINE_PATTERN.search(line)
     if match is None:
         return None
@@ -170,13 +129,3 @@ def _parse_line(line: str) -> Checkpoint | None:
     of_run = _RUN_PATTERN.search(line)
     run = int(of_run[1]) if of_run else None
     return Checkpoint(origin, int(size), root, int(at), each, run=run)
-
-
-def _read_last_line(file: Path) -> str:
-    try:
-        with file.open("rb") as lines:
-            lines.seek(max(0, file.stat().st_size - 4096))
-            last_lines = lines.read().decode(errors="replace").splitlines(keepends=True)
-            return last_lines[-1] if last_lines else ""
-    except FileNotFoundError:
-        return ""

@@ -610,8 +610,8 @@ def _read_checkpoints(
     environment: CommandEnvironment, files: Sequence[Path] = ()
 ) -> "list[Checkpoint]":
     """Read the files of witnesses; without any, that of the settings if it exists."""
-    from bot.audit import checkpoints
+    from bot.integrations import witness_file
 
     ours = environment.settings.witness
     files = files or ([ours] if ours is not None and ours.exists() else [])
-    return [point for file in files for point in checkpoints.read_checkpoints(file)]
+    return [point for file in files for point in witness_file.read_checkpoints(file)]

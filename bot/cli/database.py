@@ -198,7 +198,7 @@ def restore_database(
 
     For example: keyturn restore /backup/keyturn-monday.db
     """
-    from bot.audit import checkpoints
+    from bot.integrations import witness_file
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive
     from bot.maintenance.backup import InvalidBackupError
@@ -217,7 +217,7 @@ def restore_database(
                 exit_with_error(
                     f"{key} is missing: restore it first, from the backup of the keys", FAILED
                 )
-        seen = [one for each in witnesses for one in checkpoints.read_checkpoints(each)]
+        seen = [one for each in witnesses for one in witness_file.read_checkpoints(each)]
         try:
             stages = show_progress()
             result = restore_backup(file, target, working=data, seen=seen, stages=stages)

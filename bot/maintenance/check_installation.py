@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bot import health
 from bot.audit import change_log, checkpoints, verification
+from bot.integrations import witness_file
 from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
 from bot.health import CheckWithPolicy
@@ -268,7 +269,7 @@ def _check_cosigners(
 def _read_newest_checkpoint(file: Path | None) -> list[checkpoints.Checkpoint]:
     """Return the newest checkpoint of the witness, or none."""
     try:
-        return checkpoints.read_checkpoints(file)[-1:] if file else []
+        return witness_file.read_checkpoints(file)[-1:] if file else []
     except (OSError, InvalidRequestError):
         return []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log, checkpoints, verification
+from bot.integrations import witness_file
 from bot.audit.change_log import Entry
 from bot.audit.event_type import UnknownEvent
 from bot.db import migrations, runs
@@ -116,7 +117,7 @@ def _wait_for_checkpoints(journal: Path, count: int) -> list[checkpoints.Checkpo
     while journal.read_text().count("keyturn checkpoint") < count:
         assert time.monotonic() < deadline, journal.read_text()
         time.sleep(0.01)
-    return checkpoints.read_checkpoints(journal)
+    return witness_file.read_checkpoints(journal)
 
 
 def _is_truncation_detected(

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bot.__main__ import main
-from bot.audit import checkpoints, verification
+from bot.audit import verification
+from bot.integrations import witness_file
 from bot.model import signing
 from bot.model.check_result import CheckResult
 from bot.model.signing import SigningKey
@@ -350,7 +351,7 @@ def test_doctor_reports_an_altered_entry_of_the_change_log(clinic: Clinic):
 def test_doctor_reports_a_change_log_shorter_than_its_witness(clinic: Clinic):
     with clinic.service.keyturn.database.transaction() as tx:
         point = verification.create_checkpoint(tx)
-    checkpoints.write_checkpoint(clinic.place / "witness", replace(point, size=point.size + 5))
+    witness_file.write_checkpoint(clinic.place / "witness", replace(point, size=point.size + 5))
     assert clinic.about("change log").level == "error"
 
 

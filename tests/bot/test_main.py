@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from bot.api.timeline import TimelineEventOut
-from bot.audit import change_log, checkpoints, events, verification
+from bot.audit import change_log, events, verification
+from bot.integrations import witness_file
 from bot.audit.event_type import UnknownEvent
 from bot.db.database import Database
 from bot.model import signing, times
@@ -142,7 +143,7 @@ def test_changelog_verify_counts_witnesses_and_names_the_broken_entry(logged: Pa
     ours = signing.load_signing_key(logged / "var" / "changelog.key")
     database = Database(f"sqlite:///{logged / 'var' / 'keyturn.db'}", ours)
     with database.transaction() as tx:
-        checkpoints.write_checkpoint(seen_in, verification.create_checkpoint(tx))
+        witness_file.write_checkpoint(seen_in, verification.create_checkpoint(tx))
     database.close()
     seen = run_keyturn(logged, "changelog", "verify", KEYTURN_WITNESS=str(seen_in))
     assert "; 1 witness checkpoints match" in seen.stdout
@@ -261,7 +262,7 @@ def test_change_log_begins_with_the_key_entry_whichever_command_writes_first(
     with create_installation(tmp_path / "other") as tx:
         change_log.append_entry(tx, UnknownEvent(kind="requested"), run=1)
         point = replace(verification.create_checkpoint(tx), size=1)
-    checkpoints.write_checkpoint(tmp_path / "seen", point)
+    witness_file.write_checkpoint(tmp_path / "seen", point)
     database = create_sqlite_database(
         var / "keyturn.db", signing.load_signing_key(var / "changelog.key")
     )

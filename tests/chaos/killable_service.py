@@ -12,7 +12,7 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from bot.audit import checkpoints
+from bot.integrations import witness_file
 from bot.audit.spool import Spool
 from bot.db import migrations, search
 from bot.db.database import Database, StoreUnavailable
@@ -89,7 +89,7 @@ class KillableService:
         inventory = policies.get_policy().inventory
         self._hosts = [host.name for host in inventory]
         spool = Spool(directory.directory / "spool")
-        witnesses = [partial(checkpoints.write_checkpoint, directory.witness)]
+        witnesses = [partial(witness_file.write_checkpoint, directory.witness)]
         self._housekeeping = Housekeeping(self._database, spool=spool, witnesses=witnesses)
         self._housekeeping.start({})
         self._dispatcher = LocalDispatcher()

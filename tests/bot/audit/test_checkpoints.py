@@ -3,7 +3,7 @@
 import base64
 from pathlib import Path
 
-from bot.audit import checkpoints
+from bot.integrations import witness_file
 from bot.audit.checkpoints import identify_key, is_signed_by, parse_note, sign_checkpoint
 from bot.model.merkle import Tree
 from bot.model.signing import SigningKey, is_signature_valid
@@ -43,5 +43,5 @@ def test_note_is_read_back_with_the_signatures_of_witnesses_beside_ours():
 def test_file_with_the_note_of_a_witness_is_read(tmp_path: Path):
     point = sign_checkpoint("keyturn/a", _TREE, 7, [SigningKey.create()])
     (tmp_path / "note").write_text(point.note)
-    [read] = checkpoints.read_checkpoints(tmp_path / "note")
+    [read] = witness_file.read_checkpoints(tmp_path / "note")
     assert (read.note, read.at) == (point.note, 0)

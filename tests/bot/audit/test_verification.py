@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, insert, update
 
-from bot.audit import change_log, checkpoints, events, verification
+from bot.audit import change_log, events, verification
+from bot.integrations import witness_file
 from bot.audit.change_log import Entry
 from bot.audit.checkpoints import name_log, sign_checkpoint
 from bot.audit.event_type import UnknownEvent
@@ -174,11 +175,11 @@ def test_truncated_log_is_found_by_a_witness(
     with log.transaction() as tx:
         point = verification.create_checkpoint(tx)
     file = tmp_path / "witness"
-    checkpoints.write_checkpoint(file, point)
+    witness_file.write_checkpoint(file, point)
     rewrite(log, entries_of(log)[:-cut])
     # The twin: what is left is a good log, and nothing in it tells of what is gone.
     assert _verify(log, required_key=ours.public_key).broken is None
-    verdict = _verify(log, witnesses=checkpoints.read_checkpoints(file))
+    verdict = _verify(log, witnesses=witness_file.read_checkpoints(file))
     assert (verdict.broken, verdict.why[:7]) == (12 - cut + 1, "cut off")
     assert "cut off" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
 
@@ -187,10 +188,10 @@ def test_forked_log_is_found_by_a_witness(log: Database, tmp_path: Path, ours: S
     with log.transaction() as tx:
         point = verification.create_checkpoint(tx)
     file = tmp_path / "witness"
-    checkpoints.write_checkpoint(file, point)
+    witness_file.write_checkpoint(file, point)
     rewrite(log, rehash(_alter_entry(12, person="adam")(entries_of(log))), ours)
     assert _verify(log, required_key=ours.public_key).broken is None
-    assert "another history" in _verify(log, witnesses=checkpoints.read_checkpoints(file)).why
+    assert "another history" in _verify(log, witnesses=witness_file.read_checkpoints(file)).why
     assert "another history" in _verify_alone(log, tmp_path, "--witness", str(file)).stderr
 
 
@@ -212,20 +213,20 @@ def test_witness_file_gains_a_checkpoint_only_when_the_log_has_grown(
     file = tmp_path / "witness"
     for _ in range(3):
         with log.transaction() as tx:
-            checkpoints.write_checkpoint(file, verification.create_checkpoint(tx))
-    assert len(checkpoints.read_checkpoints(file)) == 1
+            witness_file.write_checkpoint(file, verification.create_checkpoint(tx))
+    assert len(witness_file.read_checkpoints(file)) == 1
     with log.transaction() as tx:
         change_log.append_entry(tx, UnknownEvent(kind="noted"))
         point = verification.create_checkpoint(tx)
-    checkpoints.write_checkpoint(file, point)
-    assert [point.size for point in checkpoints.read_checkpoints(file)] == [12, 13]
+    witness_file.write_checkpoint(file, point)
+    assert [point.size for point in witness_file.read_checkpoints(file)] == [12, 13]
 
 
 def test_witness_file_without_a_checkpoint_is_rejected(tmp_path: Path):
     file = tmp_path / "witness"
     file.write_text("nonsense\n")
     with pytest.raises(InvalidRequestError, match="holds no checkpoint"):
-        checkpoints.read_checkpoints(file)
+        witness_file.read_checkpoints(file)
 
 
 def test_log_is_not_opened_with_another_signing_key(log: Database):
@@ -303,7 +304,7 @@ def test_checkpoint_after_a_line_cut_short_by_a_crash_is_on_its_own_line(
     file.write_text('{"seq":1,"ha')
     with log.transaction() as tx:
         point = verification.create_checkpoint(tx)
-    checkpoints.write_checkpoint(file, point)
+    witness_file.write_checkpoint(file, point)
     torn, whole = file.read_text().splitlines()
     assert torn == '{"seq":1,"ha'
     assert f" size={point.size} " in whole

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import checkpoints
+from bot.integrations import witness_file
 from bot.audit.checkpoints import Checkpoint, sign_checkpoint
 from bot.integrations.syslog import LogServer
 from bot.model.merkle import Tree
@@ -28,7 +28,7 @@ _RFC_5424 = re.compile(
 def _read_back(message: str, directory: Path) -> list[Checkpoint]:
     file = directory / "messages"
     file.write_text(f"Nov 14 22:13:20 other: noise\n{message}\n")
-    return checkpoints.read_checkpoints(file)
+    return witness_file.read_checkpoints(file)
 
 
 def test_checkpoint_reaches_a_syslog_server_over_udp(tmp_path: Path):
@@ -89,4 +89,4 @@ def test_invalid_syslog_address_is_rejected(address: str):
 def test_checkpoint_is_read_from_a_json_line_of_the_journal(tmp_path: Path):
     file = tmp_path / "journal"
     file.write_text(f'{{"MESSAGE":"run 7 step 1: {POINT.line}","_PID":"1"}}\n')
-    assert checkpoints.read_checkpoints(file) == [POINT]
+    assert witness_file.read_checkpoints(file) == [POINT]

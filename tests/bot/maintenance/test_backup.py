@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.audit import change_log, checkpoints, verification
+from bot.audit import change_log, verification
+from bot.integrations import witness_file
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import UnknownEvent
 from bot.auth import sessions
@@ -183,7 +184,7 @@ def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
         change_log.append_entry(tx, UnknownEvent(kind="noted"))
         point = verification.create_checkpoint(tx)
     seen.write_text(f"Nov 21 lb1 keyturn: run 2 step 1: {point.line}\n")
-    restored = restore_file(tmp_path / "today.backup", empty, checkpoints.read_checkpoints(seen))
+    restored = restore_file(tmp_path / "today.backup", empty, witness_file.read_checkpoints(seen))
     assert [(one.size, one.run) for one in restored.later] == [(point.size, 2)]
     assert point.size > label.point.size
     # Until a person acknowledges what was lost, the log counts as broken.
@@ -192,7 +193,7 @@ def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
     assert (verdict.broken, verdict.lost, alone.returncode) == (label.point.size + 1, 1, 1)
     assert f"acknowledge {label.point.size + 1} --lost {lost}" in verdict.why
     assert "it was lost when a backup was restored" in alone.stderr
-    points = checkpoints.read_checkpoints(seen)
+    points = witness_file.read_checkpoints(seen)
     with empty.transaction() as tx, pytest.raises(ValueError, match=f"lacks {lost} entries"):
         acknowledge_loss(
             tx, points, first=label.point.size + 1, lost_entries=lost + 1, person="adam"
@@ -208,7 +209,7 @@ def _verify_both_ways(
     database: Database, seen: Path
 ) -> tuple[verification.Verification, subprocess.CompletedProcess[str]]:
     with database.reading() as tx:
-        verdict = verification.verify_log(tx, witnesses=checkpoints.read_checkpoints(seen))
+        verdict = verification.verify_log(tx, witnesses=witness_file.read_checkpoints(seen))
         export = "".join(f"{json.dumps(line)}\n" for line in iterate_export(tx))
     file = seen.with_name("export.jsonl")
     file.write_text(export)
