@@ -26,7 +26,6 @@ from bot.api.app import build_api
 from bot.api.deps import ApiParts
 from bot.api.metrics import Gauges, build_metrics_endpoint
 from bot.audit import followed_log, verification
-from bot.integrations import witness_file
 from bot.audit.spool import Spool
 from bot.auth import secret_box
 from bot.db import data_directory, home_queue, migrations, outbox, roles
@@ -45,7 +44,7 @@ from bot.health import (
     check_witness_count,
 )
 from bot.hosts.pending_hosts import list_pending_host_summaries
-from bot.integrations import webhook_queue
+from bot.integrations import webhook_queue, witness_file
 from bot.integrations.delivery_sender import CLAIM_SECONDS
 from bot.integrations.syslog import LogServer
 from bot.integrations.witnesses import Witnesses

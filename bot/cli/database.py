@@ -198,9 +198,9 @@ def restore_database(
 
     For example: keyturn restore /backup/keyturn-monday.db
     """
-    from bot.integrations import witness_file
     from bot.db.database import lock_data_directory
     from bot.db.process_lock import lock_exclusive
+    from bot.integrations import witness_file
     from bot.maintenance.backup import InvalidBackupError
     from bot.maintenance.restore import restore_backup
 

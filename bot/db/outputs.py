@@ -138,8 +138,11 @@ def _list_stored(
 
 
 def _erase(tx: Transaction, stored: Sequence[StoredOutput]) -> list[int]:
+    words: dict[int, list[str]] = {}
     for one in stored:
-        search_words.delete_words(tx, one.run_id, _split_into_words(one.step_number, one.text))
+        words.setdefault(one.run_id, []).extend(_split_into_words(one.step_number, one.text))
+    for run, its_words in words.items():
+        search_words.delete_words(tx, run, its_words)
     entries = [one.entry_seq for one in stored]
     erased = update(tables.output).where(tables.output.c.entry.in_(entries))
     tx.sql.execute(erased.values(salt=None, text=None))

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from bot import health
 from bot.audit import change_log, checkpoints, verification
-from bot.integrations import witness_file
 from bot.db import migrations, roles
 from bot.db.database import Database, StoreUnavailable
 from bot.health import CheckWithPolicy
 from bot.hosts.live_check import Runbooks, check_hosts
+from bot.integrations import witness_file
 from bot.integrations.witnesses import Witnesses
 from bot.maintenance.installation import Installation
 from bot.model import signing

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log, checkpoints, verification
-from bot.integrations import witness_file
 from bot.audit.change_log import Entry
 from bot.audit.event_type import UnknownEvent
 from bot.db import migrations, runs
 from bot.db.database import Database, StoreUnavailable
+from bot.integrations import witness_file
 from bot.model.run import RequestOrigin, RequestTerms, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyDirectory

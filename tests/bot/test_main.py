@@ -14,9 +14,9 @@ import pytest
 
 from bot.api.timeline import TimelineEventOut
 from bot.audit import change_log, events, verification
-from bot.integrations import witness_file
 from bot.audit.event_type import UnknownEvent
 from bot.db.database import Database
+from bot.integrations import witness_file
 from bot.model import signing, times
 from bot.model.times import to_microseconds
 from runbooks import load_catalogue

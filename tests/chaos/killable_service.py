@@ -12,12 +12,12 @@ from functools import partial
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-from bot.integrations import witness_file
 from bot.audit.spool import Spool
 from bot.db import migrations, search
 from bot.db.database import Database, StoreUnavailable
 from bot.execution.local_dispatch import LocalDispatcher
 from bot.features.rebuild.actions import RebuildActions
+from bot.integrations import witness_file
 from bot.maintenance.housekeeping import Housekeeping
 from bot.model import signing
 from bot.model.redaction import Redactor

@@ -3,8 +3,8 @@
 import base64
 from pathlib import Path
 
-from bot.integrations import witness_file
 from bot.audit.checkpoints import identify_key, is_signed_by, parse_note, sign_checkpoint
+from bot.integrations import witness_file
 from bot.model.merkle import Tree
 from bot.model.signing import SigningKey, is_signature_valid
 

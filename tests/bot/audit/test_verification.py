@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from sqlalchemy import func, insert, update
 
 from bot.audit import change_log, events, verification
-from bot.integrations import witness_file
 from bot.audit.change_log import Entry
 from bot.audit.checkpoints import name_log, sign_checkpoint
 from bot.audit.event_type import UnknownEvent
 from bot.audit.verification import Verification
 from bot.db import outputs, tables
 from bot.db.database import Database, StoreUnavailable
+from bot.integrations import witness_file
 from bot.model import signing
 from bot.model.canonical import encode_canonical
 from bot.model.errors import InvalidRequestError

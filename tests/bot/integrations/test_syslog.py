@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bot.integrations import witness_file
 from bot.audit.checkpoints import Checkpoint, sign_checkpoint
+from bot.integrations import witness_file
 from bot.integrations.syslog import LogServer
 from bot.model.merkle import Tree
 from bot.model.signing import SigningKey

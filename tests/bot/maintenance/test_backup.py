@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from bot.audit import change_log, verification
-from bot.integrations import witness_file
 from bot.audit.checkpoints import Checkpoint
 from bot.audit.event_type import UnknownEvent
 from bot.auth import sessions
 from bot.db import locks, migrations, runs, stops
 from bot.db.database import Database, Transaction
+from bot.integrations import witness_file
 from bot.maintenance import backup, copy_database
 from bot.maintenance.backup import InvalidBackupError
 from bot.maintenance.copy_database import CopyError
