@@ -30,7 +30,7 @@ from bot.features.importing.sources import (
     read_yaml,
 )
 from bot.features.importing.systems import DEFAULT_SYSTEM, SYSTEMS, System
-from bot.features.importing.templates import Facts, Scope, flatten, is_simple
+from bot.features.importing.templates import OMIT, Facts, ListItem, Scope, flatten, is_simple
 from bot.features.importing.variables import (
     Variables,
     find_file,
@@ -99,6 +99,15 @@ _LOOPS = frozenset(
     ["loop", "with_items", "with_list", "with_dict", "with_nested", "with_cartesian",
      "with_together", "with_flattened"]
 )  # fmt: skip
+# What no value of a request can say, so that a default is taken, and asked about.
+_PLAIN_ARGUMENTS = frozenset(
+    ["state", "enabled", "masked", "mode", "append", "system", "create_home", "createhome",
+     "remove", "force", "purge", "create"]
+)  # fmt: skip
+_OPEN_LIST = re.compile(
+    r"\s*\{\{\s*(\w+)\s*(?:\|\s*(?:d|default)\(\s*(?:\[\]|\{\}|omit)(?:\s*,\s*true)?\s*\)\s*)?"
+    r"(?:\|\s*(?:dict2items|list|flatten|unique|sort)\s*)*\}\}\s*"
+)
 _LOOP_OPTIONS = frozenset({"loop_var", "label", "pause"})
 _OF_INCLUDE = frozenset(
     {"name", "tags", "when", "vars", "loop", "with_items", "loop_control", "with_first_found",
@@ -571,19 +580,30 @@ def _list_items(play: _Play, raw: Mapping[str, Any]) -> list[object]:
         return [None]
     if len(loops) > 1 or loops[0] not in _LOOPS:
         raise Unclear("it loops over values that are not in the file")
+    if odd := as_mapping(raw.get("loop_control")).keys() - _LOOP_OPTIONS:
+        raise Unclear(f"its loop has {min(odd)}, which is not read")
     scope = _make_scope(play, raw, {})
     try:
         items = scope.evaluate(raw[loops[0]])
     except Unclear as unclear:
+        if named := _find_open_list(scope, raw[loops[0]]):
+            return [ListItem(named)]
         raise Unclear(f"it loops over values that are not in the file: {unclear}") from None
-    items = _split_items(loops[0], items)
-    if odd := as_mapping(raw.get("loop_control")).keys() - _LOOP_OPTIONS:
-        raise Unclear(f"its loop has {min(odd)}, which is not read")
+    items = _split_items(loops[0], items) if items != {} else []
     if not items and (scope.used or scope.assumed):
         # A list that is empty by default is one that an inventory fills.
+        if named := _find_open_list(scope, raw[loops[0]]):
+            return [ListItem(named)]
         raise Unclear("it loops over values that are not in the file, but in an inventory")
     _note_use(play, scope)
     return items
+
+
+def _find_open_list(scope: Scope, loop: object) -> str | None:
+    """Return what stands for any item of a list that only an inventory has; None for another."""
+    named = _OPEN_LIST.fullmatch(str(loop))
+    is_open = named and is_simple(named[1]) and named[1] not in scope.assigned
+    return f"{named[1]}[]" if named and is_open else None
 
 
 def _name_item(raw: Mapping[str, Any]) -> str:
@@ -646,9 +666,23 @@ def _make_task(
     if not is_mapping(given):
         raise Unclear(f"the arguments of {short} are not a mapping")
     found = {**as_mapping(raw.get("args")), **as_mapping(given)}
-    given = scope.fill(found) if short not in _NO_CHANGE else found
+    if short not in _NO_CHANGE:
+        found = _fill_plain(scope, found)
+        given = scope.fill(found)
+    else:
+        given = found
     _note_use(play, scope)
     return _Task(line, name, module, short, given, raw, scope, conditions)
+
+
+def _fill_plain(scope: Scope, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with those filled that say what a step does: by their defaults."""
+    filled = dict(given)
+    for name in given.keys() & _PLAIN_ARGUMENTS:
+        # One without a default is a value of the request, which its module may refuse.
+        with suppress(Unclear):
+            filled[name] = scope.evaluate(given[name])
+    return {name: each for name, each in filled.items() if each is not OMIT}
 
 
 def _split_arguments(module: str, text: str) -> dict[str, Any]:
@@ -669,9 +703,15 @@ def _split_arguments(module: str, text: str) -> dict[str, Any]:
 
 def _show_unset(play: _Play, scope: Scope, name: str, default: str | None) -> str:
     """Return the mark of a value that a request brings."""
-    if name not in play.unknown and name not in scope.own and is_simple(name):
-        play.unknown[name] = make_name(name)
-        play.pages.fields |= make_fields([(name, {})])
+    of_item = "[]" in name
+    if name not in play.unknown and name not in scope.own and (of_item or is_simple(name)):
+        shown = name.replace("[].", " ") if "[]." in name else name.replace("[]", " item")
+        if make_name(shown) in play.unknown.values():
+            raise Unclear(f"the request has two values {make_name(shown)}")
+        play.unknown[name] = make_name(shown)
+        play.pages.fields |= make_fields([(shown, {})])
+        if of_item:
+            play.pages.items[play.unknown[name]] = name.partition("[]")[0]
     if name not in play.unknown:
         raise Unclear(f"it computes a value: {{{{ {name} }}}}")
     if default:

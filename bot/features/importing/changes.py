@@ -11,6 +11,8 @@ from bot.features.importing.drafts import (
     Draft,
     Origin,
     Unclear,
+    fill_marks,
+    is_value,
     run_as_root,
     show_marks,
 )
@@ -330,6 +332,13 @@ def carry_module(draft: Draft, origin: Origin, name: str, *, present: bool) -> N
     )
 
 
+def _check_value(draft: Draft, value: str, pattern: str, what: str) -> None:
+    """Refuse what is not of a pattern, which a value of the request gets. Raises Unclear."""
+    if not is_value(value) and not re.fullmatch(pattern, fill_marks(value)):
+        raise Unclear(f"{show_marks(value)[:80]!r} is not {what}")
+    draft.set_pattern(value, pattern)
+
+
 def carry_package(
     draft: Draft, origin: Origin, name: str, manager: str, *, present: bool, purge: bool = False
 ) -> None:
@@ -337,34 +346,35 @@ def carry_package(
 
     purge: of Debian: remove its configuration too, also where only that is left.
     """
-    if not _PACKAGE.fullmatch(name):
-        raise Unclear(f"{name[:80]!r} is not the name of one package")
+    _check_value(draft, name, _PACKAGE.pattern, "the name of one package")
+    word, shown = draft.word(name), draft.text(name)
     if manager == "apt-get":
-        run = ["dpkg-query", "-W", "-f=${db:Status-Status}", name]
+        run = ["dpkg-query", "-W", "-f=${db:Status-Status}", word]
         is_there = '{0} == "installed"'
     else:
-        run = ["rpm", "-q", name]
-        is_there = f'!{{0}}.contains(" is not installed") && {{0}}.startsWith("{name}-")'
+        run = ["rpm", "-q", word]
+        start = draft.expression(f"{name}-")
+        is_there = f'!{{0}}.contains(" is not installed") && {{0}}.startsWith({start})'
     reading = {"run": run, "statuses": [0, 1], "as": "text"}
     found = draft.add_reading(f"package_{name}", reading)
     is_there = draft.add_state(f"has_{name}", is_there.format(found))
     if purge:
         is_left = f'{is_there} || {found} == "config-files"'
         is_there = draft.add_state(f"has_{name}", is_left)
-    draft.current.append(f"{name} is {{{is_there} ? 'installed' : 'not installed'}}")
+    draft.current.append(f"{shown} is {{{is_there} ? 'installed' : 'not installed'}}")
     program = f"/usr/bin/{manager}"
-    install = {**run_as_root(program, "-y", "install", name), "seconds": _PATIENCE}
+    install = {**run_as_root(program, "-y", "install", word), "seconds": _PATIENCE}
     words = ["--purge"] if purge else []
-    remove = {**run_as_root(program, "-y", *words, "remove", name), "seconds": _PATIENCE}
+    remove = {**run_as_root(program, "-y", *words, "remove", word), "seconds": _PATIENCE}
     draft.claim(f"the package {name}", "there" if present else "gone")
     draft.add_step(
         origin,
         {
-            "title": f"{'Install' if present else 'Remove'} the package {name}",
+            "title": f"{'Install' if present else 'Remove'} the package {shown}",
             "when": f"!{is_there}" if present else is_there,
             "do": install if present else remove,
             **(
-                {"undo": remove, "undo_title": f"Remove {name}, without what came with it"}
+                {"undo": remove, "undo_title": f"Remove {shown}, without what came with it"}
                 if present
                 else {"no_undo": "its configuration and data may be gone: install it again"}
             ),
@@ -385,9 +395,7 @@ def carry_account(
 ) -> None:
     """Have a user (database passwd) or a group (database group), or none of the name."""
     is_user = database == "passwd"
-    if not OWNER.fullmatch(name) and not re.fullmatch("\x01[a-z0-9_]+\x02", name):
-        raise Unclear(f"{name[:80]!r} is not a plain name")
-    draft.set_pattern(name, "[a-z_][a-z0-9_-]{0,31}")
+    _check_value(draft, name, OWNER.pattern, "a plain name")
     reading = {"run": ["getent", database, draft.word(name)], "statuses": [0, 2], "as": "text"}
     found = draft.add_reading(f"{'user' if is_user else 'group'}_{name}", reading)
     what, shown = ("user" if is_user else "group"), draft.text(name)
@@ -421,11 +429,11 @@ ACCOUNT_FIELDS: Mapping[str, tuple[int, str, str]] = {
 def carry_account_field(draft: Draft, origin: Origin, user: str, field: str, wanted: str) -> None:
     """Have a user who is there already with this number, comment, home or shell."""
     place, option, pattern = ACCOUNT_FIELDS[field]
-    if not OWNER.fullmatch(user) or not re.fullmatch(pattern, wanted):
-        raise Unclear(f"the {field} {wanted[:80]!r} of {show_marks(user)[:40]} is not read")
-    reading = {"run": ["getent", "passwd", user], "statuses": [0, 2], "as": "text"}
+    _check_value(draft, user, OWNER.pattern, "a plain name")
+    _check_value(draft, wanted, pattern, f"a plain {field}")
+    reading = {"run": ["getent", "passwd", draft.word(user)], "statuses": [0, 2], "as": "text"}
     found = draft.add_reading(f"user_{user}", reading)
-    value = f'{found} == "" ? "{wanted}" : split({found}, ":")[{place}]'
+    value = f'{found} == "" ? {draft.expression(wanted)} : split({found}, ":")[{place}]'
     # A comment may be of any words, which no sudo rule can hold.
     state = value if field == "comment" else {"value": value, "pattern": pattern}
     now = draft.add_state(f"{field}_{user}", state)
@@ -435,11 +443,11 @@ def carry_account_field(draft: Draft, origin: Origin, user: str, field: str, wan
 def carry_first_group(draft: Draft, origin: Origin, user: str, group: str) -> None:
     """Have a user who is there already with this group as the first one."""
     for name in (user, group):
-        if not OWNER.fullmatch(name):
-            raise Unclear(f"{show_marks(name)[:80]!r} is not a plain name")
-    reading = {"run": ["id", "-gn", user], "statuses": [0, 1], "as": "text"}
+        _check_value(draft, name, OWNER.pattern, "a plain name")
+    reading = {"run": ["id", "-gn", draft.word(user)], "statuses": [0, 1], "as": "text"}
     found = draft.add_reading(f"first_group_{user}", reading)
-    value = {"value": f'{found} == "" ? "{group}" : {found}', "pattern": OWNER.pattern}
+    now = f'{found} == "" ? {draft.expression(group)} : {found}'
+    value = {"value": now, "pattern": OWNER.pattern}
     now = draft.add_state(f"group_of_{user}", value)
     _set_field(draft, origin, user, "first group", "-g", now, group)
 
@@ -449,19 +457,20 @@ def _set_field(
 ) -> None:
     """Add a step that sets a field by an option of usermod. now: the state that was read."""
     draft.claim(f"the {field} of {user}", wanted)
+    word, shown = draft.word(user), draft.text(wanted)
     draft.add_step(
         origin,
         {
-            "title": f"Set the {field} of {user} to {wanted}",
-            "when": f'{now} != "{wanted}"',
-            "do": run_as_root("/usr/sbin/usermod", option, wanted, user),
+            "title": f"Set the {field} of {draft.text(user)} to {shown}",
+            "when": f"{now} != {draft.expression(wanted)}",
+            "do": run_as_root("/usr/sbin/usermod", option, draft.word(wanted), word),
             **(
                 {"no_undo": f"put it back by hand: {{{now}}}"}
                 if field == "comment"
-                else {"undo": run_as_root("/usr/sbin/usermod", option, f"{{{now}}}", user)}
+                else {"undo": run_as_root("/usr/sbin/usermod", option, f"{{{now}}}", word)}
             ),
             "before": f"{{{now}}}",
-            "after": wanted,
+            "after": shown,
         },
     )
 
@@ -469,21 +478,24 @@ def _set_field(
 def carry_membership(draft: Draft, origin: Origin, user: str, group: str) -> None:
     """Have a user in a group, and in the groups that it is in already."""
     for name in (user, group):
-        if not OWNER.fullmatch(name):
-            raise Unclear(f"{show_marks(name)[:80]!r} is not a plain name")
-    reading = {"run": ["id", "-nG", user], "statuses": [0, 1], "as": "text"}
+        _check_value(draft, name, OWNER.pattern, "a plain name")
+    who, where, shown = draft.word(user), draft.word(group), draft.text(group)
+    reading = {"run": ["id", "-nG", who], "statuses": [0, 1], "as": "text"}
     found = draft.add_reading(f"groups_{user}", reading)
-    draft.current.append(f"the groups of {user} are {{{found} == '' ? 'not known' : {found}}}")
+    shown_user = draft.text(user)
+    draft.current.append(
+        f"the groups of {shown_user} are {{{found} == '' ? 'not known' : {found}}}"
+    )
     draft.claim(f"whether {user} is in {group}", "yes")
     draft.add_step(
         origin,
         {
-            "title": f"Add {user} to the group {group}",
-            "when": f'!("{group}" in split({found}, " "))',
-            "do": run_as_root("/usr/sbin/usermod", "-aG", group, user),
-            "undo": run_as_root("/usr/bin/gpasswd", "-d", user, group),
-            "before": f"not in {group}",
-            "after": f"in {group}",
+            "title": f"Add {shown_user} to the group {shown}",
+            "when": f'!({draft.expression(group)} in split({found}, " "))',
+            "do": run_as_root("/usr/sbin/usermod", "-aG", where, who),
+            "undo": run_as_root("/usr/bin/gpasswd", "-d", who, where),
+            "before": f"not in {shown}",
+            "after": f"in {shown}",
         },
     )
 

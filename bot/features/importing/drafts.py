@@ -81,6 +81,11 @@ def is_value(text: str) -> bool:
     return _MARK.fullmatch(text) is not None
 
 
+def fill_marks(text: str) -> str:
+    """Return a text with a letter for each value of the request, which any pattern allows."""
+    return _MARK.sub("x", text)
+
+
 def show_marks(text: str) -> str:
     """Return a text for people: values of the request as words in capital letters."""
     return _SHOWN_MARK.sub(lambda found: found[1].upper(), text)
@@ -163,7 +168,7 @@ class Draft:
 
     def set_pattern(self, value: str, pattern: str) -> None:
         """Give a value of the request the pattern of what it is used for, if it has none yet."""
-        given = self.fields.get(value.strip("\x01\x02"), {})
+        given = self.fields.get(value.strip("\x01\x02"), {}) if is_value(value) else {}
         if given.get("pattern") == "TODO":
             given["pattern"] = pattern
 

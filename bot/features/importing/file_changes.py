@@ -452,7 +452,7 @@ def refuse_access(path: str) -> None:
 
 def refuse_odd_path(path: str, draft: Draft | None = None) -> None:
     if draft and path.startswith("\x01"):
-        draft.set_pattern(path.partition("\x02")[0], "/[A-Za-z0-9_./-]{1,200}")
+        draft.set_pattern(path.partition("\x02")[0] + "\x02", "/[A-Za-z0-9_./-]{1,200}")
         path = f"/{path}"
     if not _PATH.fullmatch(path) or "/../" in f"{path}/":
         raise Unclear(f"{path[:80]!r} is not a plain path from /")

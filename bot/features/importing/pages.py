@@ -52,6 +52,8 @@ class Pages:
         default_factory=list[Callable[[Draft], object]]
     )
     """What is done with each of its pages when all steps are there."""
+    items: dict[str, str] = field(default_factory=dict[str, str])
+    """The lists of which a field has an item, where a request is for one of its items."""
     within: list[int] = field(default_factory=list[int])
     """The lines that include the file that is read."""
     _has_packages: bool = False
@@ -87,7 +89,9 @@ class Pages:
         except Unclear:
             vars(draft).update(before)
             raise
-        if len(draft.steps) > MOST_STEPS:
+        # A request for an item of one list would ask for one of each.
+        is_mixed = bool(before["steps"]) and len(self._list_lists(draft)) > 1
+        if is_mixed or len(draft.steps) > MOST_STEPS:
             vars(draft).update(before)
             if not draft.steps:
                 raise Unclear(f"it is more than {MOST_STEPS} steps")
@@ -179,6 +183,10 @@ class Pages:
         self._has_packages = is_package
         return self.drafts[-1]
 
+    def _list_lists(self, draft: Draft) -> list[str]:
+        """Return the lists that a page has an item of."""
+        return [*dict.fromkeys(self.items[name] for name in self.items if name in draft.used)]
+
     def _open(self) -> None:
         self.drafts.append(Draft("", self.sentence, self.source, self.fields))
 
@@ -200,6 +208,7 @@ class Pages:
             draft.question_conflicts()
             draft.refuse += [{key: draft.text(one[key]) for key in one} for one in self.refusals]
             draft.notes += [{key: draft.text(one[key]) for key in one} for one in self.notes]
+        self._say_items(drafts)
         for number, draft in enumerate(drafts, start=1):
             words = make_words(self.name)[: 4 if len(drafts) == 1 else 3]
             parts = [*words, f"part{number}"] if len(drafts) > 1 else words
@@ -207,6 +216,17 @@ class Pages:
             taken.add(draft.words)
         outcomes = sorted(self.outcomes, key=lambda one: one.place)
         return Imported(self.name, drafts, outcomes, self.source.name)
+
+    def _say_items(self, drafts: Sequence[Draft]) -> None:
+        """Say of lists that only an inventory has that a request is for one of their items."""
+        for draft in drafts:
+            draft.notes += [
+                {"text": f"It is for one item of {name}. Ansible took all: request it for each."}
+                for name in self._list_lists(draft)
+            ]
+        for name in dict.fromkeys(name for draft in drafts for name in self._list_lists(draft)):
+            reason = "only an inventory has its items: a request is for one, so make it for each"
+            self.leave_out(Origin(self.source, 1, name), reason, is_setting=True)
 
 
 _AGAIN = ("restart", "reload")

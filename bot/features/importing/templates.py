@@ -96,6 +96,20 @@ class _Unset(StrictUndefined):
     variable = ""
 
 
+class ListItem(_Unset):
+    """An item of a list that only an inventory has, or a part of one."""
+
+    def __init__(self, variable: str) -> None:
+        """variable: the list and the place in it, such as `users[].name`."""
+        super().__init__(
+            hint=f"it computes a value: only an inventory has {variable}", exc=_NotKnownError
+        )
+        self.variable = variable
+
+    def get_part(self, key: object) -> "ListItem":
+        return ListItem(f"{self.variable}.{key}")
+
+
 class _Unknown(StrictUndefined):
     """What only a run knows: any use of it is unclear."""
 
@@ -298,14 +312,49 @@ class Scope:
             and str(node.args[0].value)
         ):
             name, default = node.node, str(node.args[0].value)
-        if not isinstance(name, nodes.Name) or name.name in inner or self.show_unset is None:
+        if self.show_unset is None:
             return node
-        found = self.resolve(name.name)
-        if not isinstance(found, StrictUndefined):
-            return node
-        if name.name in self.items or name.name in _FOR_RUN:
-            return node
-        return nodes.Const(self.show_unset(name.name, default), lineno=node.lineno)
+        self._replace_within(node, inner)
+        part = self._find_part(name, inner)
+        if part is None and isinstance(name, nodes.Name) and name.name not in inner:
+            is_own = name.name in self.items or name.name in _FOR_RUN
+            if not is_own and isinstance(self.resolve(name.name), StrictUndefined):
+                part = name.name
+        return nodes.Const(self.show_unset(part, default), lineno=node.lineno) if part else node
+
+    def _replace_within(self, node: nodes.Expr, inner: set[str]) -> None:
+        """Replace what is joined to a text, or what one of two is taken of."""
+
+        def replace_all(each: Sequence[nodes.Expr]) -> list[nodes.Expr]:
+            return [self._replace(one, inner) for one in each]
+
+        if isinstance(node, nodes.Concat):
+            node.nodes = replace_all(node.nodes)
+        # Without a text, it may add numbers or lists.
+        elif isinstance(node, nodes.Add) and any(
+            isinstance(one.value, str) for one in node.find_all(nodes.Const)
+        ):
+            node.left, node.right = replace_all([node.left, node.right])
+        elif isinstance(node, nodes.CondExpr) and node.expr2 is not None:
+            node.expr1, node.expr2 = replace_all([node.expr1, node.expr2])
+        elif isinstance(node, nodes.Filter) and node.name in ("default", "d"):
+            node.args = replace_all(node.args)
+
+    def _find_part(self, node: nodes.Node | None, inner: set[str]) -> str | None:
+        """Return which part of an item of an unknown list a node is; None for anything else."""
+        keys = list[str]()
+        while isinstance(node, nodes.Getattr | nodes.Getitem):
+            if isinstance(node, nodes.Getattr):
+                keys.insert(0, node.attr)
+            elif isinstance(node.arg, nodes.Const):
+                keys.insert(0, str(node.arg.value))
+            else:
+                return None
+            node = node.node
+        if not isinstance(node, nodes.Name) or node.name in inner:
+            return None
+        item = self.items.get(node.name)
+        return ".".join([item.variable, *keys]) if isinstance(item, ListItem) else None
 
 
 def split_and(condition: str) -> list[str]:
@@ -406,6 +455,14 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.filters = {**plain, **_FILTERS, "default": self._default, "d": self._default}
         self.tests |= {"defined": self._is_defined, "undefined": self._is_undefined}
 
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        is_part = isinstance(obj, ListItem)
+        return obj.get_part(attribute) if is_part else super().getattr(obj, attribute)
+
+    def getitem(self, obj: Any, argument: Any) -> Any:
+        is_part = isinstance(obj, ListItem)
+        return obj.get_part(argument) if is_part else super().getitem(obj, argument)
+
     def _default(self, value: Any, other: Any = "", boolean: Any = False) -> Any:  # noqa: FBT002 - Jinja calls it so
         if self._is_defined(value) and (value or not boolean):
             return value
@@ -491,6 +548,10 @@ def _indent(text: Any, width: int = 4, first: Any = False, blank: Any = False) -
     return do_indent(_as_text(text), width, first, blank)
 
 
+def _escape(text: Any) -> str:
+    return re.escape(_as_text(text))
+
+
 def _get_basename(path: Any) -> str:
     return os.path.basename(_as_text(path))  # noqa: PTH119 - as Ansible does
 
@@ -531,6 +592,7 @@ _FILTERS: Mapping[str, Callable[..., Any]] = {
     "b64encode": _encode,
     "b64decode": _decode,
     "dict2items": _to_items,
+    "regex_escape": _escape,
     "regex_replace": _replace_pattern,
     "to_json": _to_json,
     "to_nice_json": _to_nice_json,

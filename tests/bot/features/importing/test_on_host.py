@@ -109,16 +109,17 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Machine]:
             machine.fleet.close()
 
 
-def load(job: Imported) -> Change[Any]:
-    """Return the request of the one page of a job, which has no open question."""
+def load(job: Imported, **values: str) -> Change[Any]:
+    """Return the request of the one page of a job, which only asks for an example."""
     (draft,) = job.drafts
     kinds = {str(one.kind) for one in job.outcomes if not one.is_setting}
     assert kinds == {"carried over"}, job.outcomes
-    assert draft.list_questions() == []
-    runbook = load_page(Path("page.yaml"), draft.render().encode())
+    example = " ".join(["web1", *values.values()])
+    text = draft.render().replace(" ".join(["web1", *["TODO"] * len(values)]), example)
+    runbook = load_page(Path("page.yaml"), text.encode())
     check_page(runbook)
     assert issubclass(runbook, Change)
-    return runbook.model_validate({"host": "web1"})
+    return runbook.model_validate({"host": "web1", **values})
 
 
 def import_task(tmp_path: Path, task: str) -> Change[Any]:
@@ -227,6 +228,21 @@ def test_role_is_in_effect_after_its_steps_and_gone_after_their_undo(
     check_effect(
         machine, load(import_ansible(tmp_path / "tasks" / "main.yml", set(), "", target)[0])
     )
+
+
+def test_item_of_a_list_is_in_effect_after_its_steps_and_gone_after_their_undo(
+    machine: _Machine, tmp_path: Path
+):
+    file = tmp_path / "tasks.yml"
+    file.write_text(
+        "- user: {name: '{{ item.name }}', shell: '{{ item.shell }}', "
+        "groups: '{{ item.groups }}', append: yes}\n  loop: '{{ people }}'\n"
+    )
+    (job,) = import_ansible(file, set())
+    values = {"people_name": "bob", "people_groups": "ops", "people_shell": "/bin/bash"}
+    check_effect(machine, load(job, **values))
+    values |= {"people_name": "ann"}
+    check_effect(machine, load(job, **values))
 
 
 @pytest.mark.parametrize("line", LINES)

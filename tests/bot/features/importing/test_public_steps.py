@@ -227,15 +227,86 @@ def show(job: Imported) -> str:
 def test_values_of_a_role_are_used_where_nothing_else_sets_them(tmp_path: Path):
     """And never where a task or the inventory sets them, or YAML 1.1 reads another value."""
     job = write_role(tmp_path, ROLE)
-    page, notes = show(job), [one.note for one in job.outcomes]
+    page = show(job)
     assert "Create the directory /srv/www" in page
     assert "stdin: '8080'" in page, "vars/Debian.yml sets it on Debian"
     assert "row.line.matches" in page, "and hosts of other systems are refused"
     assert "on is True" in page, "Ansible reads yes as True"
-    assert any("not in the file, but in an inventory" in note for note in notes)
+    assert "Add the user {people_item}" in page, "a list that is empty by default is filled"
     assert "Create the directory /x/2" in page, "a task sets it"
     assert "does no inventory or play set other values than the defaults of" in page
     assert "place" in next(one.note for one in job.outcomes if one.what == "defaults of the role")
+
+
+LISTS = {
+    "tasks/main.yml": "- user: {name: '{{ item.name }}', append: yes, "
+    "shell: '{{ item.shell | d(\"/bin/sh\") }}',"
+    " groups: '{{ item[\"groups\"] }}'}\n  loop: '{{ people }}'\n"
+    "- file: {path: '/home/{{ item.name }}/x', state: directory}\n"
+    "  loop: '{{ people | default([]) }}'\n"
+    "- package: {name: '{{ item }}'}\n  with_items: '{{ packages }}'\n"
+    "- file: {path: '{{ item.key }}', state: '{{ item.value.state }}'}\n"
+    "  with_dict: '{{ places }}'\n"
+    "- file: {path: '{{ one.key }}', state: directory}\n"
+    "  loop: '{{ places | dict2items }}'\n  loop_control: {loop_var: one}\n"
+    "  when: one.value.state == 'directory'\n"
+    "- file: {path: '{{ item }}', state: directory}\n  loop: '{{ read.stdout_lines }}'\n"
+    "- command: ls\n  register: read\n  changed_when: false\n"
+    "- file: {path: '{{ item }}', state: directory}\n  loop: '{{ read }}'\n",
+    "defaults/main.yml": "places: {}\n",
+}
+
+
+def test_loop_over_a_list_of_the_inventory_asks_for_one_of_its_items(tmp_path: Path):
+    """Each list has pages of its own, so that no request asks for items of two."""
+    job = write_role(tmp_path, LISTS)
+    people, packages, places = [" ".join(draft.render().split()) for draft in job.drafts]
+    assert "Add {people_name} to the group {people_groups}" in people
+    assert "description: people shell default: /bin/sh" in people
+    assert "people_name: type: text pattern: '[a-z_][a-z0-9_-]{0,31}'" in people
+    assert "Create the directory /home/{people_name}/x" in people
+    assert "It is for one item of people. Ansible took all: request it for each." in people
+    assert "- install - '{packages_item}'" in packages
+    assert "one item of packages" in packages
+    assert "people" not in packages
+    assert "Create the directory {places_key}" in places
+    assert "Ansible asked one.value.state == 'directory'" in places
+    left_out = [one for one in job.outcomes if one.kind == "left out" and not one.is_setting]
+    assert [one.line for one in left_out] == [7, 13, 15, 18]
+    settings = [one.what for one in job.outcomes if "request is for one" in one.note]
+    assert settings == ["people", "packages", "places"]
+
+
+def test_values_of_a_request_stand_in_defaults_and_joined_texts(tmp_path: Path):
+    """What a step does is not asked of a request: a default is taken, and asked about."""
+    tasks = (
+        "- user:\n    name: '{{ item.name }}'\n"
+        "    home: '{{ item.home | default(\"/srv/\" + item.name) }}'\n"
+        "    group: '{{ item.team | d(item.name if own else \"users\") }}'\n"
+        "    state: '{{ item.state | default(\"present\") }}'\n"
+        "  loop: '{{ people }}'\n"
+        "- file: {path: \"{{ '/x/' ~ item.name }}\", state: '{{ item.kind }}'}\n"
+        "  loop: '{{ people }}'\n"
+        "- file: {path: '/x/{{ low + high }}', state: directory}\n"
+        "- lineinfile: {path: /etc/app, regexp: '^{{ key | regex_escape }}=', line: 'a.b=1'}\n"
+    )
+    files = {"tasks/main.yml": tasks, "defaults/main.yml": "own: yes\nkey: a.b\n"}
+    job = write_role(tmp_path, files)
+    page = show(job)
+    assert "- -d - /srv/{people_name} - '{people_name}'" in page
+    assert "- -g - '{people_name}'" in page
+    assert "does no inventory or play set people[].home, people[].state, people[].team" in page
+    assert "^a\\\\.b=" in page
+    assert [one.line for one in job.outcomes if "KIND" in one.note] == [7]
+
+
+def test_two_values_of_one_name_are_not_one_value_of_the_request(tmp_path: Path):
+    tasks = "- user: {name: '{{ item.name }}'}\n  loop: '{{ people }}'\n"
+    tasks += "- file: {path: '/x/{{ people_name }}', state: directory}\n"
+    job = write_role(tmp_path, {"tasks/main.yml": tasks})
+    assert "Add the user {people_name}" in show(job)
+    assert "/x/" not in show(job)
+    assert any("two values people_name" in one.note for one in job.outcomes)
 
 
 SYSTEM = {
