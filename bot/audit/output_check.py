@@ -44,15 +44,19 @@ def check_outputs(
     of_entry, kept = tables.entry.c, tables.output.c
     ours = [] if run is None else [kept.run == run]
     of_run = [] if run is None else [of_entry.run == run]
-    both = select(kept.entry, kept.salt, kept.text, of_entry.run, of_entry.body).where(*ours)
+    both = select(kept.entry, kept.salt, kept.text, kept.run, of_entry.run.label("bound_by"),
+                  of_entry.body).where(*ours)  # fmt: skip
     both = both.join_from(tables.output, tables.entry).order_by(kept.entry)
     is_erasure = of_entry.kind == events.OutputErased.kind
     erased = set(tx.sql.execute(select(of_entry.run).where(is_erasure, *of_run)).scalars())
     expired, count = get_expired_until(tx), 0
     with tx.sql.execute(both.execution_options(yield_per=1000)) as rows:
         for row in iterate_with_progress(rows, report_progress):
-            count += 1
             why = ""
+            if row.run != row.bound_by:
+                yield row.entry, _describe(row.entry, "is kept for another run"), False
+                continue
+            count += 1
             if row.text is None:
                 is_recorded = row.run in erased or row.entry <= expired
                 if not is_recorded or BINDING_MARK not in row.body:

@@ -75,6 +75,21 @@ def test_run_proof_finds_altered_entries_and_outputs(
     assert any(fault.startswith(says) for fault in verify_run_proof(harness, done).faults)
 
 
+def test_output_of_another_run_does_not_stand_for_what_is_missing(
+    harness: Harness, done: Run
+) -> None:
+    other = harness.approve(harness.request(SetSwitch(host="lb1", name="fan", value="on")))
+    assert (done.id, other.id) == (1, 3)
+    run_without_triggers(harness.database, "DELETE FROM output WHERE run = 1")
+    run_without_triggers(harness.database, "UPDATE output SET run = 1 WHERE run = 3")
+    faults = verify_run_proof(harness, done).faults
+    assert "the output that entry 8 binds is missing" in faults
+    assert any(fault.endswith("is kept for another run") for fault in faults)
+    assert verify_run_proof(harness, other).faults
+    with harness.database.reading() as tx:
+        assert verification.verify_log(tx).broken
+
+
 def test_run_proof_accepts_output_that_was_erased_with_a_log_entry(
     harness: Harness, done: Run
 ) -> None:
