@@ -73,6 +73,11 @@ class TimelineEvent:
         display = RUN_STATUS_DISPLAYS.get(self.state)
         return display.label if display else format_kind(self.state)
 
+    @property
+    def is_from_outside(self) -> bool:
+        """Whether a host was changed outside Keyturn."""
+        return self.state == events.DriftFound.kind
+
 
 @dataclass(frozen=True)
 class Timeline:
