@@ -301,6 +301,12 @@ class RunOut(OutputModel):
     digest: str = Field(description="Of the plan, 64 hex digits; empty before planning.")
     required_approvals: int = Field(description="Number of approvals that the run needs in all.")
     approved_by: Sequence[str] = Field(description="Ids of the people who approved it.")
+    requires_second_factor: bool = Field(
+        description="Whether an approval needs a second factor, and so the run's web page."
+    )
+    requires_signature: bool = Field(
+        description="Whether an approval must be a signature over the document of the plan."
+    )
     undo_of: int | None = Field(description="The run that this one undoes.")
     parent: int | None = Field(description="The run on several hosts that this one belongs to.")
     proposal_for: int | None = Field(
@@ -371,6 +377,8 @@ def describe_run(
         "digest": run.digest,
         "required_approvals": run.required_approvals,
         "approved_by": [decision.person for decision in decisions if decision.approves],
+        "requires_second_factor": run.requirements.requires_second_factor,
+        "requires_signature": run.requirements.requires_signature,
         "undo_of": run.undo_of,
         "parent": run.parent,
         "proposal_for": run.proposal_for,
@@ -449,12 +457,6 @@ class RunDetailsOut(RunOut):
     )
     questions: Sequence[QuestionOut] = Field(
         description="What approvers asked, and the requester answered; oldest first."
-    )
-    requires_second_factor: bool = Field(
-        description="Whether an approval needs a second factor, and so the run's web page."
-    )
-    requires_signature: bool = Field(
-        description="Whether an approval must be a signature over the document of the plan."
     )
     lacks_signed_request: bool = Field(
         description="Whether the requester has to sign the plan before it is approved."

@@ -113,8 +113,16 @@ def _format_pending_run(
     elif signs:
         yield f"        keyturn sign {run['id']}, or keyturn withdraw {run['id']}"
     else:
-        plan = f"{run['id']} {run['digest'][:10]}"
-        yield f"        keyturn approve {plan}, or keyturn deny {run['id']} --reason …"
+        yield f"        {_format_approval(run)}, or keyturn deny {run['id']} --reason …"
+
+
+def _format_approval(run: Mapping[str, Any]) -> str:
+    """Return how an approver approves the run."""
+    if run["requires_signature"]:
+        return f"keyturn sign {run['id']}"
+    if run["requires_second_factor"]:
+        return f"approve it on {run['page']}"
+    return f"keyturn approve {run['id']} {run['digest'][:10]}"
 
 
 def _format_counter_proposal(one: Mapping[str, Any]) -> Iterator[str]:

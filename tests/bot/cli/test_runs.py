@@ -21,7 +21,8 @@ from bot.cli.client import get_run_exit_status
 from bot.cli.context import get_exit_status
 from bot.cli.formatting import format_run_details
 from bot.cli.history import format_counter_proposal
-from bot.db import break_glass, locks, saved_views
+from bot.db import break_glass, locks, runs, saved_views
+from bot.model.approvals import ApprovalRequirements
 from bot.model.run import NEEDS_ATTENTION, State
 from connectors.command import Shell
 from runbooks import Report, Table
@@ -543,6 +544,26 @@ def test_pending_command_prints_the_commands_to_type(cli_service: CliService):
     asked = cli_service.type("dora", "pending").stdout
     assert "adam asks: which ticket?\n        keyturn answer" in asked
     assert "assigned to you by adam: yours" in cli_service.type("olga", "pending").stdout
+
+
+@pytest.mark.parametrize(
+    ("requirements", "command"),
+    [
+        (ApprovalRequirements(requires_signature=True), "keyturn sign {id}, or"),
+        (ApprovalRequirements(requires_second_factor=True), "approve it on {page}"),
+    ],
+)
+def test_pending_command_prints_how_a_plan_with_more_needs_is_approved(
+    cli_service: CliService, requirements: ApprovalRequirements, command: str
+):
+    with cli_service.service.keyturn.database.transaction() as tx:
+        run = sample_runs.add_pending_run(tx, sample_runs.add_requested_run(tx))
+        runs.amend_run(tx, run, requirements=requirements)
+    listed = cli_service.read_json("olga", "pending")["runs"]
+    (page,) = [one["page"] for one in listed if one["id"] == run.id]
+    shown = cli_service.type("olga", "pending").stdout
+    assert command.format(id=run.id, page=page) in shown
+    assert f"keyturn approve {run.id} " not in shown
 
 
 def test_terminal_has_headings_colours_and_relative_times(cli_service: CliService):
