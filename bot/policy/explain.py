@@ -72,7 +72,12 @@ class Evaluation:
         unseen = [] if self.can_view else [f"{subject} cannot view such runs of other people."]
         ticket = ["The request names an approved change ticket."] if self.requires_ticket else []
         bound = [_LOWER_BOUND] if self.is_lower_bound else []
-        known = [*self._describe_request(usual_wait), *bound, *self._describe_signatures(subject)]
+        signed = (
+            [describe_signing(subject, of_request=self.requires_signed_request)]
+            if self.requires_signature
+            else []
+        )
+        known = [*self._describe_request(usual_wait), *bound, *signed]
         return [*known, *ticket, *self._describe_witnesses(), *unseen]
 
     def _describe_witnesses(self) -> list[str]:
@@ -80,14 +85,6 @@ class Evaluation:
             return []
         count = format_count(self.required_witnesses, "witness", plural="witnesses")
         return [f"The change log is cosigned by {count} before anything is sent."]
-
-    def _describe_signatures(self, subject: str) -> list[str]:
-        if not self.requires_signature:
-            return []
-        if self.requires_signed_request:
-            sign = "sign" if subject == "You" else "signs"
-            return [f"{subject} {sign} the plan first, and then the approvers."]
-        return ["Approvers sign the plan."]
 
     def _describe_request(self, usual_wait: int | None) -> list[str]:
         if not self.allowed:
@@ -110,6 +107,17 @@ class Evaluation:
             *usual,
             *self.policy_notes,
         ]
+
+
+def describe_signing(subject: str, *, of_request: bool) -> str:
+    """Return who signs a plan whose approvals are signatures. subject: the requester.
+
+    of_request: whether the requester has to sign it first.
+    """
+    if not of_request:
+        return "Approvers sign the plan."
+    sign = "sign" if subject == "You" else "signs"
+    return f"{subject} {sign} the plan first, and then the approvers."
 
 
 def format_approvals(number: int) -> str:

@@ -23,7 +23,7 @@ from bot.model.run import STATES_BEFORE_INTENT, Decision, Run, State, StepRecord
 from bot.model.run_states import StatusDisplay, get_child_run_display, starts_later
 from bot.model.text import format_count
 from bot.policy import Person, Policy, PolicyRequest
-from bot.policy.explain import NO_APPROVER, describe_ending_stop
+from bot.policy.explain import NO_APPROVER, describe_ending_stop, describe_signing
 from bot.queries.approval_count import ApprovalCount, count_approvals, is_decision_complete
 from bot.queries.break_glass_rules import can_review, get_break_glass_refusal
 from bot.queries.delegation_rules import list_active_delegates
@@ -214,8 +214,10 @@ class RunView:
             names = ", ".join(self.approver_names) or NO_APPROVER
             needed = format_count(self.missing_approvals, "approval")
             needed = f"at least {needed}" if self.may_need_more else needed
-            held = f" {self.hold_notice}" if self.hold_notice else ""
-            return f"It needs {needed} from {self.approvals_from}: {names}.{held}"
+            first = f"It needs {needed} from {self.approvals_from}: {names}."
+            signed = describe_signing("The requester", of_request=self.lacks_signed_request)
+            signed = signed if self.requires_signature else ""
+            return " ".join(filter(None, [first, signed, self.hold_notice]))
         none = "no approval, at least until it starts" if self.may_need_more else "no approval"
         if self.freeze_after_approval and not self.schedule:
             return f"It needs {none}, but a freeze holds it: {self.freeze_after_approval}."

@@ -33,7 +33,7 @@ from tests.bot.harness import Harness, open_harness
 from tests.bot.slack.chat import open_chat
 from tests.bot.slack.conftest import patient
 from tests.bot.web.conftest import create_site
-from tests.policies import get_starter_rules, write_policy
+from tests.policies import get_signed_rules, get_starter_rules, write_policy
 from tests.toy import RUNBOOKS as RUNBOOKS_BY_WORDS
 from tests.toy import BreakSwitch, MeltSwitch, SetSwitch, ShowSwitches, TakeDown
 
@@ -388,6 +388,28 @@ def test_preview_says_at_least_where_a_rule_depends_on_the_redundancy_of_the_pla
     inventory.write_text(inventory.read_text().replace(REDUNDANT, ""))
     exact = api.get("/policy/preview", params={"request": "toy restart lb1"}).json()
     assert exact["sentences"][0].startswith("Needs 1 approval from the owners of the edge")
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        ("both", "the plan first, and then the approvers."),
+        ("approver", "Approvers sign the plan."),
+        ("", ""),
+    ],
+)
+def test_forecast_of_a_plan_says_who_signs_it_as_the_preview_does(
+    tmp_path: Path, who: str, said: str
+):
+    with open_harness(tmp_path, rules=get_signed_rules(who) if who else None) as harness:
+        api = create_api_harness(harness).program("dora", "read")
+        shown = api.get("/policy/preview", params={"request": "toy set lb1 lamp on"}).json()
+        run = harness.request(SetSwitch(host="lb1", name="lamp", value="on"), plan_only=True)
+        forecast = _view(harness, run).forecast
+        assert forecast.endswith(said)
+        assert any(one.endswith(said) for one in shown["sentences"])
+        assert ("sign" in forecast) == bool(who)
 
 
 @pytest.mark.usefixtures("toys")
