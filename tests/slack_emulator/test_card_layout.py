@@ -144,6 +144,13 @@ def home() -> View:
             "https://keyturn.example.com",
             [build_run_view(approvers=(Approver("Bob Net", "U0BOB"),))],
             [],
+            [
+                replace_facts(
+                    states["pending"],
+                    run=replace(states["pending"].run, id=15),
+                    lacks_signed_request=True,
+                )
+            ],
             unrequested,
             over[:3],
             going,
