@@ -213,7 +213,7 @@ CHAOS ?= 1000
 chaos: setup system assets schemas ## Try 1,000 event orders and races, kill -9, restarts, full disks; CHAOS=… sets the number
 	KEYTURN_CHAOS=$(CHAOS) $(BIN)/python -m pytest $(WORKERS) --maxschedchunk 1 \
 		tests/chaos tests/bot/test_state_machine.py tests/bot/test_replicas.py \
-		tests/bot/workflow/test_sequences.py tests/connectors/test_silence.py \
+		tests/bot/test_sequences.py tests/connectors/test_silence.py \
 		tests/connectors/test_hostile.py tests/acceptance/test_probation_real.py \
 		tests/connectors/test_probation_scripts.py tests/connectors/test_sudo.py \
 		tests/acceptance/test_rebuild_real.py tests/acceptance/test_*_in_browser.py \

@@ -14,7 +14,9 @@ from bot.features import FEATURES
 from tests.campaigns import CHAOS
 
 ROOT = Path(__file__).parents[1]
-_COPIED = ("bot", "connectors", "runbooks", "migrations", "tests", "docs", "pyproject.toml")
+_COPIED = ("bot", "tests", "pyproject.toml")
+# What is made by building, running and testing.
+_LEFT_OUT = (".git", ".venv", "dist", "var")
 # Every door has what its table says, and a request goes from chat to the host and back.
 _QUICK_TESTS = (
     "tests/bot/web/test_routes.py::test_every_web_route_is_in_the_table",
@@ -49,7 +51,8 @@ def _run_tests(
     return subprocess.run(
         [*command, *tests],
         cwd=directory,
-        env={**os.environ, "PYTHONPATH": str(directory)},
+        # A campaign within a campaign would be another one.
+        env={**os.environ, "PYTHONPATH": str(directory), "KEYTURN_CHAOS": "0"},
         capture_output=True,
         text=True,
         check=False,
@@ -58,14 +61,14 @@ def _run_tests(
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    for name in _COPIED:
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, tmp_path / name, ignore=shutil.ignore_patterns("artefacts"))
-        else:
+    for source in ROOT.iterdir():
+        if source.name not in (*_COPIED, *_LEFT_OUT):
+            (tmp_path / source.name).symlink_to(source)
+        elif source.is_dir() and source.name in _COPIED:
+            ignored = shutil.ignore_patterns("artefacts", "__pycache__")
+            shutil.copytree(source, tmp_path / source.name, ignore=ignored)
+        elif source.name in _COPIED:
             shutil.copy(source, tmp_path)
-    # Programs of Node find their packages beside the tests.
-    (tmp_path / "node_modules").symlink_to(ROOT / "node_modules")
     return tmp_path
 
 

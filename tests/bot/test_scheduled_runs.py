@@ -11,7 +11,7 @@ from tests.bot.execution.test_outdated_plans import change_rules, end_outdated_p
 from tests.bot.features.redundancy.test_last_leg import approve, build_take_down, lose_host
 from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.harness import WEB, Harness
-from tests.bot.workflow.test_sequences import NAMES, pair
+from tests.bot.test_sequences import NAMES, pair
 from tests.toy import KeepSwitch, SetSwitch
 
 __all__ = ["pair"]

@@ -12,7 +12,6 @@ from bot.db import locks, runs
 from bot.db.database import Transaction
 from bot.execution.intent import build_step_marker
 from bot.execution.reconcile import Reconciler, interpret_marker
-from bot.features.rebuild.actions import RebuildActions
 from bot.model.plan import PlannedStep
 from bot.model.run import RequestTerms, Run, State, StepRecord, StepState
 from bot.model.sequence import UndoSelection
@@ -30,6 +29,7 @@ from tests.toy import KeepSwitch, SetAll, SetSwitch
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
 BOTH_ON = SetAll(host="lb1", value="on")
 UP = 1e9
+SWITCHES = ("fan", "lamp", "pump")
 
 
 @pytest.fixture
@@ -105,24 +105,25 @@ def test_reconcile_verifies_a_step_that_the_host_completed(harness: Harness):
     )
 
 
-@pytest.mark.parametrize("undoes", [False, True])
-def test_rebuild_and_undo_go_on_once_a_part_with_unknown_outcome_is_verified(
-    harness: Harness, *, undoes: bool
-):
-    """The process is killed after a part was sent, and the next process asks its host."""
-    names, hosts = ("fan", "lamp", "pump"), ("lb1", "lb2")
-    harness.fleet.hosts = {host: dict.fromkeys(names, "off") for host in hosts}
-    for name in names:
+def turn_on_three_switches(harness: Harness) -> None:
+    """Make three changes of lb1, which a sequence can undo or repeat elsewhere."""
+    harness.fleet.hosts = {host: dict.fromkeys(SWITCHES, "off") for host in ("lb1", "lb2")}
+    for name in SWITCHES:
         harness.approve(harness.request(KeepSwitch(host="lb1", name=name, value="on")))
-    if undoes:
-        selection = UndoSelection(person="dora", since=1)
-        run = harness.service.request_undo_of_selection(selection, RequestTerms("dora", WEB))
-    else:
-        run = harness.service.bind(RebuildActions).request_rebuild(
-            "lb1", RequestTerms("dora", WEB), new_host="lb2"
-        )
+
+
+def test_undo_goes_on_once_a_part_with_unknown_outcome_is_verified(harness: Harness):
+    turn_on_three_switches(harness)
+    selection = UndoSelection(person="dora", since=1)
+    run = harness.service.request_undo_of_selection(selection, RequestTerms("dora", WEB))
+    check_sequence_goes_on_after_a_kill(harness, run, "lb1", "off")
+
+
+def check_sequence_goes_on_after_a_kill(
+    harness: Harness, run: Run, target: str, value: str
+) -> None:
+    """Kill the process after a part was sent to the target: the next process asks the host."""
     harness.run_queued_work()
-    target = "lb1" if undoes else "lb2"
 
     def kill(host: str, _words: str) -> None:
         harness.fleet.after_send = lambda _host, _words: None
@@ -139,7 +140,7 @@ def test_rebuild_and_undo_go_on_once_a_part_with_unknown_outcome_is_verified(
     ended = harness.get_run(run.id)
     assert (ended.state, ended.summary) == (State.SUCCEEDED, "Verified 3 of 3 changes")
     assert len(harness.fleet.sent) == sent + 2
-    assert harness.fleet.hosts[target] == dict.fromkeys(names, "off" if undoes else "on")
+    assert harness.fleet.hosts[target] == dict.fromkeys(SWITCHES, value)
 
 
 def test_reconcile_fails_a_step_that_the_host_never_started(harness: Harness):

@@ -19,7 +19,13 @@ from bot.model.errors import NotAllowed
 from bot.model.run import Run, State
 from bot.policy import Policy
 from bot.policy.loader import load_policy
-from tests.bot.harness import Harness
+from tests.agents import (
+    add_agent,
+    build_agent_origin,
+    get_rules_for_agents,
+    request_as_agent,
+)
+from tests.bot.harness import Harness, open_harness
 from tests.policies import get_starter_rules, write_policy
 from tests.toy import BreakSwitch, SetSwitch, ShowSwitches
 
@@ -228,3 +234,13 @@ def test_policy_replay_ignores_refused_approvals(harness: Harness):
     with pytest.raises(NotAllowed):
         harness.service.approve_run(run.id, person="stan", digest=run.digest)
     assert [one.approvers for one in _list_past_requests(harness)] == [()]
+
+
+def test_policy_replay_includes_past_requests_of_agents(tmp_path: Path):
+    with open_harness(tmp_path, rules=get_rules_for_agents()) as company:
+        add_agent(company)
+        request_as_agent(company, ShowSwitches(host="lb1"))
+        [past] = _list_past_requests(company)
+        assert past.agent == build_agent_origin().agent
+        replayed = replay_requests(company.policies.get_policy(), [past])
+    assert replayed.outcome_counts == {ReplayOutcome.SAME: 1}
