@@ -53,15 +53,16 @@ def is_text(word: str) -> bool:
 class KeyturnCommand(CommandGroup):
     """The command `keyturn`. It imports a command when that is used, and lists it without.
 
-    sections: its commands by subject, in the order of the help.
+    sections: its commands by subject, in the order of the help, without empty ones.
     """
 
     def __init__(self, *args: Any, added: Sequence[CommandEntry] = (), **more: Any) -> None:
         super().__init__(*args, **more)
         self._added = added
         self.sections = {
-            title: [*entries, *(one for one in added if one.section == title)]
+            title: listed
             for title, entries in SECTIONS.items()
+            if (listed := [*entries, *(one for one in added if one.section == title)])
         }
         self._entries = {one.name: one for each in self.sections.values() for one in each}
 

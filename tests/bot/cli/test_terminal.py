@@ -22,6 +22,8 @@ import pytest
 from click.testing import CliRunner
 
 from bot.__main__ import main
+from bot.cli.command_table import SECTIONS
+from bot.cli.sections import KeyturnCommand
 from bot.features import list_commands
 from tests.cli_commands import load_commands
 from tests.cli_process import begin
@@ -166,6 +168,16 @@ def test_help_has_no_truncated_sentences():
 def test_help_lists_the_exit_statuses():
     output = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
     assert "130 interrupted" in output
+
+
+def test_help_leaves_out_a_section_without_commands():
+    without_features = KeyturnCommand("keyturn")
+    empty = {f"{title}:" for title, entries in SECTIONS.items() if not entries}
+    result = CliRunner().invoke(without_features, ["--help"])
+    assert result.exit_code == 0
+    assert "Requests:" in result.stdout.splitlines()
+    assert empty != set()
+    assert empty.isdisjoint(result.stdout.splitlines())
 
 
 @pytest.mark.parametrize(
