@@ -116,14 +116,13 @@ def test_policy_check_prints_problems_by_file_and_line_as_json(harness: Harness)
 
 
 @pytest.mark.usefixtures("harness")
-def test_db_factors_webhooks_and_changelog_commands_print_json():
+def test_db_factors_and_changelog_commands_print_json():
     assert read_json("db", "upgrade") == {
         **{"current": True, "done": "current"},
         **{"notes": {}, "backup": None},
     }
     assert read_json("factors", "list") == []
     assert read_json("factors", "forget", "--yes", "--reason", "the disk broke") == {"deleted": 0}
-    assert read_json("webhooks", "--retry", "wiki") == {"subscription": "wiki", "entries": 0}
     rotated = read_json("changelog", "rotate-key")
     assert (bool(rotated["public"]), rotated["ended_tokens"]) == (True, [])
 

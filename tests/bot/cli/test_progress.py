@@ -15,6 +15,7 @@ from bot.cli import progress as cli_progress
 from bot.db import runs
 from bot.model import progress
 from tests.bot.cli.test_terminal import KEYTURN, a_terminal
+from tests.bot.features.tables import collect
 from tests.bot.installation import create_installation
 from tests.bot.maintenance.test_copy_database import a_request
 from tests.cli_process import run_keyturn
@@ -22,7 +23,7 @@ from tests.cli_process import run_keyturn
 WORK = [
     ("verifying", "changelog verify"),
     ("saving", "backup {place}/today.backup"),
-    ("replaying", "policy replay {place}/policy"),
+    *((label, typed) for typed, label in collect("LONG_COMMANDS").items()),
 ]
 
 

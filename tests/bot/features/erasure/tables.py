@@ -15,3 +15,7 @@ ROUTES = {
 }
 ROUTES_VIEWING = dict.fromkeys(ROUTES, "run")
 COMMANDS = {"changelog erase": "erasure requested"}
+WRONG_INPUT = {
+    "changelog erase x --as olga --reason gone": (2, "not a valid integer"),
+    "changelog erase 99 --as olga --reason gone": (3, "there is no run 99"),
+}

@@ -11,3 +11,4 @@ WRONG_INPUT = {
     "policy replay @/text": (2, "is a file"),
     "policy replay @/policy --since nonsense": (2, "is not a time"),
 }
+LONG_COMMANDS = {"policy replay {place}/policy": "replaying"}
