@@ -7,9 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from bot.features import load_chat
 from bot.model.run import Run
 from bot.queries.form_options import FormOptions
+from bot.slack import actions
 from bot.slack.app import SlackService, SlackSettings
 from bot.slack.app import create_client as speaker
 from bot.slack.client import MessageSender
@@ -123,6 +126,13 @@ class Chat:
 
     def run(self, number: int = 1) -> Run:
         return self.harness.get_run(number)
+
+
+def be_patient(patch: pytest.MonkeyPatch) -> None:
+    """Have answers come with their acknowledgement, on a busy machine, too."""
+    for name in ("_ACKNOWLEDGED_SECONDS", "_FORM_SECONDS"):
+        patch.setattr(actions, name, 20.0)
+    patch.setattr(actions, "_PLACEHOLDER_SECONDS", 0.0)
 
 
 @asynccontextmanager

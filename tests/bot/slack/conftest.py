@@ -3,10 +3,9 @@ from typing import Any, cast
 
 import pytest
 
-from bot.slack import actions
 from runbooks import load_catalogue
 from tests.bot.harness import Harness
-from tests.bot.slack.chat import Chat, open_chat
+from tests.bot.slack.chat import Chat, be_patient, open_chat
 from tests.toy import RUNBOOKS
 
 
@@ -32,6 +31,4 @@ async def chat(harness: Harness, anyio_backend: str) -> AsyncIterator[Chat]:
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a busy machine, too, answers come with their acknowledgement."""
-    for name in ("_ACKNOWLEDGED_SECONDS", "_FORM_SECONDS"):
-        monkeypatch.setattr(actions, name, 20.0)
-    monkeypatch.setattr(actions, "_PLACEHOLDER_SECONDS", 0.0)
+    be_patient(monkeypatch)

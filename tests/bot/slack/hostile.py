@@ -32,7 +32,7 @@ from runbooks import (
 from tests import toy
 from tests.bot.duties import build_duties, with_facts
 from tests.bot.harness import Harness, open_harness
-from tests.bot.slack.chat import Chat, open_chat
+from tests.bot.slack.chat import Chat, be_patient, open_chat
 
 # What can be seen, and so may be a name, a reason or a value.
 LOUD = (
@@ -110,6 +110,7 @@ async def open_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> Async
         for words, one in offered.items():
             patch.setitem(cast("dict[str, Any]", known), words, one)
     patch.setitem(cast("dict[str, Any]", toy.LISTS), "words", _words)
+    be_patient(patch)
     # On a busy machine our own Slack may take longer than people would wait.
     for patience in ("views._OPEN_TIMEOUT_SECONDS", "identity._TIMEOUT_SECONDS"):
         patch.setattr(f"bot.slack.{patience}", 30)
