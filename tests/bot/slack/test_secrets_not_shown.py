@@ -15,6 +15,7 @@ from bot.model.redaction import Redactor
 from bot.model.signing import SigningKey
 from connectors.errors import CommandError
 from tests.bot.databases import add_schema
+from tests.bot.features.tables import collect
 from tests.bot.harness import Harness, open_harness
 from tests.bot.slack.chat import Chat, open_chat
 from tests.bot.test_canaries import CANARIES, everything_spelt, traces
@@ -97,10 +98,10 @@ async def test_without_redaction_messages_to_slack_hold_a_canary(plain_harness: 
 def test_no_command_takes_a_secret_as_argument_and_few_programs_are_started():
     """Everybody on a machine can read those: so no command takes one, and we start no program.
 
-    But for the one that expands calendars, which reads its input and takes no argument;
-    `ssh-keygen`, which `keyturn sign` has sign a file with a person's own key and `keyturn setup`
-    make the key of the service, without a passphrase; `shellcheck`, which reads a script as its
-    input; and the command that a person types behind `keyturn runbook new --from`.
+    But for `ssh-keygen`, which `keyturn sign` has sign a file with a person's own key and
+    `keyturn setup` make the key of the service, without a passphrase; `shellcheck`, which reads a
+    script as its input; the command that a person types behind `keyturn runbook new --from`; and
+    what the tables of features name.
     """
     named = [
         f"{path} {option}"
@@ -116,13 +117,10 @@ def test_no_command_takes_a_secret_as_argument_and_few_programs_are_started():
         for file in sorted((ROOT / folder).rglob("*.py"))
         if STARTERS & _list_imports(file)
     ]
+    of_core = ["own_runbooks.py", "runbook_kit/shell_lint.py", "setup.py", "signing.py"]
     assert started == [
-        "bot/cli/own_runbooks.py",
-        "bot/cli/runbook_kit/shell_lint.py",
-        "bot/cli/setup.py",
-        "bot/cli/signing.py",
-        "bot/features/host_lists/sources.py",
-        "bot/features/oncall/calendar_shifts.py",
+        *(f"bot/cli/{file}" for file in of_core),
+        *sorted(f"bot/features/{file}" for file in collect("PROGRAM_STARTERS")),
     ]
 
 

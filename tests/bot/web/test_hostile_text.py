@@ -21,6 +21,7 @@ from bot.model.run import Decision, RequestOrigin, State, StepRecord, StepState
 from bot.web import fanout_chart, templating
 from connectors.command import Shell, SwitchLines
 from runbooks import Report, Table
+from tests.bot.features.tables import collect
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.bot.web.sample_runs import add_sample_runs
@@ -123,7 +124,13 @@ def test_hostile_text_in_a_run_stays_text_on_every_page(site: Site, kind: str) -
     browser = site.browser("olga")
     same = f"/runs/compare?a={number}&b={number}"
     paths = ["/", "/runs", f"/runs/{number}", f"/runs/{number}/live", same, "/changelog"]
-    paths += ["/changes?within=1+day", "/hosts", "/hosts/lb1", "/report"]
+    paths += ["/changes?within=1+day", "/hosts", "/hosts/lb1"]
+    # Of what features add, every page that is there without further records of theirs.
+    paths += [
+        path.format(number=number, name="lb1")
+        for (method, path), (_, status) in collect("PAGES").items()
+        if (method, status) == ("GET", 200) and path not in collect("PAGES_OF_DOCUMENTS")
+    ]
     for path in paths:
         answer = browser.get(path)
         assert answer.status_code == 200, path

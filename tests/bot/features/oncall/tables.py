@@ -14,3 +14,6 @@ async def hand_over(walk: Walk) -> None:
 
 
 CHAT_WALKS = {"handover": hand_over}
+PROGRAM_STARTERS = {
+    "oncall/calendar_shifts.py": "expands calendars: reads its input and takes no argument"
+}
