@@ -7,13 +7,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from sqlalchemy import update
 
 from bot.__main__ import main
-from bot.db import tables
-from bot.features.drift import rows as drift
 from bot.features.rebuild.commands import list_lines, list_script_lines
-from tests.bot.web import sample_runs
 from tests.playground.service import Service
 from tests.policies import write_policy
 
@@ -102,9 +98,6 @@ def test_rebuild_of_a_host_without_values_is_shown_but_not_requested(service: Se
     assert "No value that Keyturn has set on lb1 is known" in refused.stderr
     assert type_command(service, "rebuild", "lb1", "--plan").exit_code == 2
     assert type_command(service, "rebuild", "lb9").exit_code == 3
-    alone, listed = (type_command(service, "drift", *words) for words in ((), ("list",)))
-    assert (alone.exit_code, alone.output) == (0, listed.output)
-    assert "Keyturn watches no value here." in alone.output
 
 
 def test_undo_command_takes_one_run_or_a_selection(service: Service):
@@ -113,41 +106,3 @@ def test_undo_command_takes_one_run_or_a_selection(service: Service):
     refused = type_command(service, "undo", "--person", "dora", "--since", "2h")
     assert "No run of these can be undone" in refused.stderr
     assert "since when" in type_command(service, "undo", "--person", "dora").stderr
-
-
-def test_rebuild_drift_restore_and_again_take_a_change_ticket(service: Service):
-    with service.keyturn.database.transaction() as tx:
-        values = {"host": "web1", "maximum": "262144"}
-        asked = sample_runs.add_requested_run(
-            tx, words="conntrack set", fields=values, host="web1"
-        )
-        run = sample_runs.add_succeeded_run(tx, asked)
-        drift.set_key(tx, "web1", "conntrack limit", run=run.id, set_value="", next_at=tx.now)
-        key = drift.find_key(tx, "web1", "conntrack limit")
-        assert key is not None
-    for words in (
-        ("rebuild", "web1", "--request", "web1"),
-        ("drift", "restore", str(key.id)),
-        ("again", str(run.id)),
-        ("again", str(run.id), "--plan"),
-    ):
-        refused = type_command(service, *words, "--ticket", "CHG1")
-        assert "No ticket system is configured (tickets.yaml): remove the ticket" in refused.stderr
-    alone = type_command(service, "rebuild", "web1", "--ticket", "CHG1")
-    assert "--ticket and --plan need --request NEW_HOST" in alone.stderr
-
-
-def test_drift_read_waits_for_the_readings_and_lists_them(service: Service):
-    with service.keyturn.database.transaction() as tx:
-        fields = {"host": "web1", "value": "2"}
-        asked = sample_runs.add_requested_run(tx, words="hidepid set", fields=fields, host="web1")
-        run = sample_runs.add_succeeded_run(tx, asked)
-        later = tx.now + 3600 * 1_000_000
-        drift.set_key(tx, "web1", "hidepid", run=run.id, set_value="hidepid=2", next_at=later)
-        tx.sql.execute(update(tables.drift_key).values(read_at=0))
-    read = type_command(service, "drift", "read", "web1")
-    assert read.exit_code == 0, read.output
-    assert read.stderr.startswith("web1: reading ")
-    # Nothing listens at its address.
-    (row,) = [line for line in read.stdout.splitlines() if " hidepid " in line]
-    assert " cannot be read " in row
