@@ -82,6 +82,7 @@ def single(rounds: int, *, quick: bool = False) -> list[Figure]:
     ]
     if bare:
         figures += [
+            Figure("one command by Go, p50", bare, "ms", None, "", None),
             set_maximum(2.4, "one check, beside a command by Go", check / bare, "×"),
             set_maximum(6, "an approved change, beside a command by Go", change / bare, "×"),
         ]
@@ -218,8 +219,10 @@ def _verdicts(results: Rounds, count: int) -> list[Figure]:
         ratio = warm[_ANSIBLE] / ours
         figures.append(set_minimum(8, f"{hosts}: faster than Ansible raw", ratio, "×"))
     first = median(one.first / one.warm for one in results[OURS])
+    cold = median(one.cold for one in results[OURS])
     return [
         *figures,
+        Figure(f"{hosts}: a check that connects first", cold, "s", None, "", None),
         set_maximum(2.5, f"{hosts}: CPU a command", cpu, "ms"),
         set_maximum(
             1.3, f"{hosts}: the first check after a start, beside a later one", first, "×"

@@ -23,6 +23,8 @@ from tests.slack_emulator.server import EmulatorServer
 _KEYTURN = (sys.executable, "-m", "bot")
 _PAGES = ("/healthz", "/", "/api/v1/openapi.json", "/metrics")
 _PATIENCE = 30.0
+# Seconds.
+_SETTLES, _IDLE = 15, 40
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,7 @@ class _Start:
     """Seconds of the processor that it took until then."""
     mebibytes: float
     """Memory that it held after some pages."""
+    pid: int
 
 
 def measure(rounds: int, entries: int, keep: Path | None) -> Part:
@@ -57,6 +60,7 @@ def measure(rounds: int, entries: int, keep: Path | None) -> Part:
         first = _start(full)
         ready, holds = _served(kept, rounds)
         cpu, cpu_of_full = _compare_cpu(kept, full, rounds)
+        idle = _measure_idle(full)
         with EmulatorServer(
             PolicyDirectory(Path(place) / "policy").get_policy(), events=""
         ) as slack:
@@ -73,6 +77,9 @@ def measure(rounds: int, entries: int, keep: Path | None) -> Part:
         set_maximum(170, "the same with chat", holds_with_chat, "MB"),
         set_maximum(2.5, f"`keyturn serve` with {log}, CPU until it answers", cpu_of_full, "s"),
         set_maximum(1.25, "the same, beside an empty log", cpu_of_full / cpu, "×"),
+        set_maximum(
+            0.3, f"the same when it is idle, with {filled.runs:,} runs: of a core", idle, "%"
+        ),
     ]
     without = Figure(
         "the same without a snapshot, which reads the whole log", first.cpu, "s", None, "", None
@@ -118,6 +125,16 @@ def _start(environment: Mapping[str, str]) -> _Start:
         return start
 
 
+def _measure_idle(environment: Mapping[str, str]) -> float:
+    """Return which share of a core a service takes that nobody asks, in percent."""
+    with _serving(environment) as start:
+        # What follows a start is over by then.
+        time.sleep(_SETTLES)
+        before = _read_cpu(start.pid)
+        time.sleep(_IDLE)
+        return (_read_cpu(start.pid) - before) / _IDLE * 100
+
+
 @contextmanager
 def _serving(environment: Mapping[str, str]) -> Generator[_Start]:
     """Yield how a service started."""
@@ -133,7 +150,7 @@ def _serving(environment: Mapping[str, str]) -> Generator[_Start]:
                 took, cpu = time.perf_counter() - began, _read_cpu(process.pid)
                 for page in _PAGES:
                     browser.get(page)
-            yield _Start(took, cpu, resident(process=process.pid))
+            yield _Start(took, cpu, resident(process=process.pid), process.pid)
         finally:
             process.terminate()
 
