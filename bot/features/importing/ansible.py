@@ -600,10 +600,15 @@ def _list_items(play: _Play, raw: Mapping[str, Any]) -> list[object]:
 
 
 def _find_open_list(scope: Scope, loop: object) -> str | None:
-    """Return what stands for any item of a list that only an inventory has; None for another."""
+    """Return what stands for any item of a list that only an inventory has; None for another.
+
+    A list that a file gives items is none, though they may be unclear.
+    """
     named = _OPEN_LIST.fullmatch(str(loop))
-    is_open = named and is_simple(named[1]) and named[1] not in scope.assigned
-    return f"{named[1]}[]" if named and is_open else None
+    if not named or not is_simple(named[1]) or named[1] in scope.assigned or scope.is_open:
+        return None
+    has_items = scope.own.get(named[1]) or scope.known.get(named[1])
+    return None if has_items else f"{named[1]}[]"
 
 
 def _name_item(raw: Mapping[str, Any]) -> str:

@@ -252,8 +252,9 @@ LISTS = {
     "  when: one.value.state == 'directory'\n"
     "- file: {path: '{{ item }}', state: directory}\n  loop: '{{ read.stdout_lines }}'\n"
     "- command: ls\n  register: read\n  changed_when: false\n"
-    "- file: {path: '{{ item }}', state: directory}\n  loop: '{{ read }}'\n",
-    "defaults/main.yml": "places: {}\n",
+    "- file: {path: '{{ item }}', state: directory}\n  loop: '{{ read }}'\n"
+    "- file: {path: '{{ item }}', state: directory}\n  loop: '{{ ours }}'\n",
+    "defaults/main.yml": "places: {}\nours: ['/x/{{ ansible_fqdn }}']\n",
 }
 
 
@@ -272,7 +273,7 @@ def test_loop_over_a_list_of_the_inventory_asks_for_one_of_its_items(tmp_path: P
     assert "Create the directory {places_key}" in places
     assert "Ansible asked one.value.state == 'directory'" in places
     left_out = [one for one in job.outcomes if one.kind == "left out" and not one.is_setting]
-    assert [one.line for one in left_out] == [7, 13, 15, 18]
+    assert [one.line for one in left_out] == [7, 13, 15, 18, 20]
     settings = [one.what for one in job.outcomes if "request is for one" in one.note]
     assert settings == ["people", "packages", "places"]
 
