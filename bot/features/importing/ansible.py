@@ -583,17 +583,15 @@ def _list_items(play: _Play, raw: Mapping[str, Any]) -> list[object]:
     if odd := as_mapping(raw.get("loop_control")).keys() - _LOOP_OPTIONS:
         raise Unclear(f"its loop has {min(odd)}, which is not read")
     scope = _make_scope(play, raw, {})
+    if named := _find_open_list(scope, raw[loops[0]]):
+        return [ListItem(named)]
     try:
         items = scope.evaluate(raw[loops[0]])
     except Unclear as unclear:
-        if named := _find_open_list(scope, raw[loops[0]]):
-            return [ListItem(named)]
         raise Unclear(f"it loops over values that are not in the file: {unclear}") from None
-    items = _split_items(loops[0], items) if items != {} else []
+    items = _split_items(loops[0], items)
     if not items and (scope.used or scope.assumed):
         # A list that is empty by default is one that an inventory fills.
-        if named := _find_open_list(scope, raw[loops[0]]):
-            return [ListItem(named)]
         raise Unclear("it loops over values that are not in the file, but in an inventory")
     _note_use(play, scope)
     return items
@@ -671,11 +669,7 @@ def _make_task(
     if not is_mapping(given):
         raise Unclear(f"the arguments of {short} are not a mapping")
     found = {**as_mapping(raw.get("args")), **as_mapping(given)}
-    if short not in _NO_CHANGE:
-        found = _fill_plain(scope, found)
-        given = scope.fill(found)
-    else:
-        given = found
+    given = found if short in _NO_CHANGE else scope.fill(_fill_plain(scope, found))
     _note_use(play, scope)
     return _Task(line, name, module, short, given, raw, scope, conditions)
 
@@ -710,7 +704,7 @@ def _show_unset(play: _Play, scope: Scope, name: str, default: str | None) -> st
     """Return the mark of a value that a request brings."""
     of_item = "[]" in name
     if name not in play.unknown and name not in scope.own and (of_item or is_simple(name)):
-        shown = name.replace("[].", " ") if "[]." in name else name.replace("[]", " item")
+        shown = name.replace("[].", " ").replace("[]", " item")
         if make_name(shown) in play.unknown.values():
             raise Unclear(f"the request has two values {make_name(shown)}")
         play.unknown[name] = make_name(shown)

@@ -446,9 +446,9 @@ def carry_first_group(draft: Draft, origin: Origin, user: str, group: str) -> No
         _check_value(draft, name, OWNER.pattern, "a plain name")
     reading = {"run": ["id", "-gn", draft.word(user)], "statuses": [0, 1], "as": "text"}
     found = draft.add_reading(f"first_group_{user}", reading)
-    now = f'{found} == "" ? {draft.expression(group)} : {found}'
-    value = {"value": now, "pattern": OWNER.pattern}
-    now = draft.add_state(f"group_of_{user}", value)
+    value = f'{found} == "" ? {draft.expression(group)} : {found}'
+    state = {"value": value, "pattern": OWNER.pattern}
+    now = draft.add_state(f"group_of_{user}", state)
     _set_field(draft, origin, user, "first group", "-g", now, group)
 
 
