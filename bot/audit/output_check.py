@@ -44,8 +44,8 @@ def check_outputs(
     of_entry, kept = tables.entry.c, tables.output.c
     ours = [] if run is None else [kept.run == run]
     of_run = [] if run is None else [of_entry.run == run]
-    both = select(kept.entry, kept.salt, kept.text, kept.run, of_entry.run.label("bound_by"),
-                  of_entry.body).where(*ours)  # fmt: skip
+    columns = (kept.entry, kept.salt, kept.text, kept.run, of_entry.body)
+    both = select(*columns, of_entry.run.label("bound_by")).where(*ours)
     both = both.join_from(tables.output, tables.entry).order_by(kept.entry)
     is_erasure = of_entry.kind == events.OutputErased.kind
     erased = set(tx.sql.execute(select(of_entry.run).where(is_erasure, *of_run)).scalars())

@@ -215,8 +215,11 @@ class RunView:
             needed = format_count(self.missing_approvals, "approval")
             needed = f"at least {needed}" if self.may_need_more else needed
             first = f"It needs {needed} from {self.approvals_from}: {names}."
-            signed = describe_signing("The requester", of_request=self.lacks_signed_request)
-            signed = signed if self.requires_signature else ""
+            signed = (
+                describe_signing("The requester", of_request=self.lacks_signed_request)
+                if self.requires_signature
+                else ""
+            )
             return " ".join(filter(None, [first, signed, self.hold_notice]))
         none = "no approval, at least until it starts" if self.may_need_more else "no approval"
         if self.freeze_after_approval and not self.schedule:
