@@ -198,12 +198,12 @@ conformance: setup ## Have litewitness (torchwood) and fsck (Tessera) judge a lo
 # number, a process is killed at every system call in turn, every write in turn fails, as on a full
 # or broken disk, the answer to each commit of a run in turn is lost, the clock jumps for ten years,
 # hosts fall silent or hang up at every byte of a handshake, a change on probation is broken off at
-# every step, Ansible's role sets up 300 hosts that one list enrols, each feature is deleted in a copy
-# in which the tests of the others run, and all of them in one for the tests of the core, each script
-# of a probation is killed after each command in each shell, every way is tried to change an enrolled
-# host and every hostile text on every page, the API gets every value of note, and pages of runs of
-# every kind, of every state and of nothing yet are rendered light and dark at every width and judged
-# by axe, contrast too.
+# every step, Ansible's role sets up 300 hosts that one list enrols, features are deleted in copies
+# in which the tests of the others run, and all of them in one for the tests of the core, each
+# script of a probation is killed after each command in each shell, every way is tried to change an
+# enrolled host and every hostile text on every page, the API gets every value of note, and pages of
+# runs of every kind, of every state and of nothing yet are rendered light and dark at every width
+# and judged by axe, contrast too.
 # It takes about 50 minutes on two cores, and prints a summary at the end.
 CHAOS ?= 1000
 
