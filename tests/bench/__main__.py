@@ -29,6 +29,7 @@ from tests.bench import (
     request_burst,
     service_start,
     slack_acknowledgement,
+    witnessed_changes,
 )
 from tests.bench.measurements import Part, measure_speed
 
@@ -141,6 +142,10 @@ def _enrolled(options: argparse.Namespace) -> Part:
     return enrolled_steps.measure(10 if options.quick else 40)
 
 
+def _witness(options: argparse.Namespace) -> Part:
+    return witnessed_changes.measure(10 if options.quick else 200)
+
+
 def _policy(options: argparse.Namespace) -> Part:
     return large_policy.measure(*((500, 200, 50, 1) if options.quick else (5_000, 2_000, 500, 7)))
 
@@ -166,6 +171,7 @@ _PARTS: Mapping[str, Callable[[argparse.Namespace], Part]] = {
     "open": _open,
     "drift": _drift,
     "enrolled": _enrolled,
+    "witness": _witness,
     "log": _log,
     "writers": _writers,
     "queue": _queue,
@@ -185,6 +191,7 @@ _TITLES = {
     "open": "Open pages, beside pending runs",
     "drift": "Drift",
     "enrolled": "Enrolled hosts",
+    "witness": "Witnesses of the change log",
     "log": "The change log",
     "writers": "Many writers on PostgreSQL",
     "queue": "Runs for workers on PostgreSQL",

@@ -5,7 +5,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
+from bot.db import outbox
 from tests.bench import pages
 from tests.bench.filled_database import FilledDatabase, open_filled_database
 from tests.bench.measurements import Figure, Part, p95, set_maximum, table, timed
@@ -34,9 +36,10 @@ def measure(name: str, count: int, rounds: int, keep: Path | None) -> Part:
     with open_filled_database(name, count, keep) as filled:
         queries = _time_queries(filled, rounds)
         of_runs, of_log = _time_pages(filled, rounds)
+        poll = _time_poll(filled, rounds)
         text = f"{count:,} entries of {filled.runs:,} runs.\n\n"
-    text += table([*queries, *of_runs, *of_log], beside="raw driver")
-    targets = [queries[0], *(_slowest(figures) for figures in (queries, of_runs, of_log))]
+    text += table([*queries, *of_runs, *of_log, poll], beside="raw driver")
+    targets = [queries[0], *(_slowest(figures) for figures in (queries, of_runs, of_log)), poll]
     return Part(text, [figure.of(name) for figure in targets])
 
 
@@ -57,6 +60,18 @@ def _time_queries(filled: FilledDatabase, rounds: int) -> list[Figure]:
         ours, theirs = p95(took) * 1000, p95(raw) * 1000
         figures.append(set_maximum(15, f"page of 40 runs: {what}, p95", ours, "ms", theirs))
     return figures
+
+
+def _time_poll(filled: FilledDatabase, rounds: int) -> Figure:
+    """Return how long a look for messages to be sent takes where none waits."""
+
+    def look() -> None:
+        with filled.database.reading() as tx:
+            assert outbox.list_pending_updates(tx, most=1) == []
+
+    look()
+    milliseconds = median(timed(look, rounds)) * 1000
+    return set_maximum(1, "a look for messages to send, where none waits, p50", milliseconds, "ms")
 
 
 def _time_pages(filled: FilledDatabase, rounds: int) -> tuple[list[Figure], list[Figure]]:

@@ -3,6 +3,7 @@
 import gc
 import threading
 import time
+from itertools import count
 from pathlib import Path
 from shutil import copytree
 from typing import Any, cast
@@ -22,6 +23,8 @@ UptimeCheck = load_check("uptime check")
 WEB = RequestOrigin("web")
 _TOO_FAST = 429
 _FILE = "${HOME}/mark"
+# No two changes write the same, also of two services with one host.
+_MARKS = count(1)
 READ = Query(Shell(("sh", "-c", f'cat "{_FILE}" 2>/dev/null; true')), str.strip)
 
 
@@ -56,7 +59,6 @@ class ServedKeyturn:
         # A copy: what is written there by one is not for the next.
         copytree(farm.policy, directory / "policy")
         self.service = Service(directory, slack="", requests_a_minute=10_000, **more)
-        self._marks = 0
 
     def __enter__(self) -> "ServedKeyturn":
         self.service.start()
@@ -83,8 +85,8 @@ class ServedKeyturn:
 
     def change(self, count: int) -> float:
         """Change so many hosts in waves; return the seconds from the approval to the proof."""
-        self._marks += 1
-        requests = [Mark(host=name, mark=str(self._marks)) for name in self._farm.names[:count]]
+        mark = str(next(_MARKS))
+        requests = [Mark(host=name, mark=mark) for name in self._farm.names[:count]]
         run = self._until(self._request(requests), frozenset({State.PENDING}))
         began = time.perf_counter()
         self.service.keyturn.service.approve_run(run.id, person="olga", digest=run.digest)
