@@ -10,6 +10,7 @@ from bot.db.database import Database
 
 _EACH, _BATCHES, _BATCH = 200, 10, 32
 _NUMBERS = count(1)
+_MARKS = ", ".join(["%s"] * 8)
 
 
 def append_each(database: Database) -> int:
@@ -61,8 +62,10 @@ def _raw(database: Database, commits: int, each: int) -> int:
     try:
         if not database.embedded:
             driver.autocommit = False
-        _copy_of_the_table(driver, embedded=database.embedded)
-        marks = ", ".join(["?" if database.embedded else "%s"] * 8)
+        create_raw_table(driver)
+        if not database.embedded:
+            driver.commit()
+        marks = _MARKS.replace("%s", "?") if database.embedded else _MARKS
         statement = f"INSERT INTO raw_entry VALUES ({marks})"  # noqa: S608 - only marks
         for _ in range(commits):
             _insert(driver, statement, [_row(next(_NUMBERS)) for _ in range(each)])
@@ -83,7 +86,8 @@ def _insert(driver: Any, statement: str, rows: Sequence[tuple[Any, ...]]) -> Non
     cursor.executemany(statement, rows) if len(rows) > 1 else cursor.execute(statement, rows[0])
 
 
-def _copy_of_the_table(driver: Any, *, embedded: bool) -> None:
+def create_raw_table(driver: Any) -> None:
+    """Create a table with the columns and the indexes of the change log."""
     driver.execute("DROP TABLE IF EXISTS raw_entry")
     driver.execute(
         "CREATE TABLE raw_entry (seq BIGINT PRIMARY KEY, at BIGINT, kind TEXT, run INTEGER, "
@@ -91,8 +95,11 @@ def _copy_of_the_table(driver: Any, *, embedded: bool) -> None:
     )
     for columns in ("run, seq", "kind, seq", "host, seq", "person, seq", "at, seq"):
         driver.execute(f"CREATE INDEX raw_{columns[:2]} ON raw_entry ({columns})")
-    if not embedded:
-        driver.commit()
+
+
+def insert_raw_entry(driver: Any, number: int) -> None:
+    """Insert a row of PostgreSQL. driver: psycopg's connection, which commits each statement."""
+    driver.execute(f"INSERT INTO raw_entry VALUES ({_MARKS})", _row(number))  # noqa: S608 - only marks
 
 
 def _row(n: int) -> tuple[Any, ...]:
