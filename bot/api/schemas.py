@@ -513,8 +513,6 @@ class RunDetailsOut(RunOut):
                 ],
                 "assigned_to": view.discussion.assignee or None,
                 "questions": view.discussion.remarks,
-                "requires_second_factor": view.requires_second_factor,
-                "requires_signature": view.requires_signature,
                 "lacks_signed_request": view.lacks_signed_request,
                 "approve_refusal": view.allowed_actions.approve_refusal,
                 "locked_by": view.lock,

@@ -139,17 +139,21 @@ def _format_pending_approval(run: Mapping[str, Any]) -> list[str]:
 
 
 def _format_approve_command(run: Mapping[str, Any]) -> list[str]:
-    """Return how the viewer approves or signs the run."""
-    first = [f"  {run['requested_by']} has to sign it first"] * run["lacks_signed_request"]
+    """Return why the viewer cannot approve or sign the run, or how they do."""
     if run["approve_refusal"]:
         return [f"  {run['approve_refusal']}"]
+    first = [f"  {run['requested_by']} has to sign it first"] * run["lacks_signed_request"]
+    may = {"approve", "sign"} & {*run["actions"]}
+    return [*first, *([f"  {format_approval(run)}"] if may else [])]
+
+
+def format_approval(run: Mapping[str, Any]) -> str:
+    """Return how a person approves or signs a run that waits for them."""
     if run["requires_signature"]:
-        can_sign = {"approve", "sign"} & {*run["actions"]}
-        return [*first, *([f"  keyturn sign {run['id']}"] if can_sign else [])]
+        return f"keyturn sign {run['id']}"
     if run["requires_second_factor"]:
-        return ["  needs a second factor: approve it on its web page"]
-    command = f"  keyturn approve {run['id']} {run['digest'][:10]}"
-    return [command] if "approve" in run["actions"] else []
+        return f"approve it with your second factor on {run['page']}"
+    return f"keyturn approve {run['id']} {run['digest'][:10]}"
 
 
 def _format_planned(run: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,7 @@ from bot.cli.client import (
     pass_service,
 )
 from bot.cli.completion import complete
-from bot.cli.formatting import format_counter_proposal
+from bot.cli.formatting import format_approval, format_counter_proposal
 from bot.cli.terminal import (
     format_time,
     print_result,
@@ -110,19 +110,9 @@ def _format_pending_run(
     elif run["state"] == "planned":
         submit = f"keyturn submit {run['id']} {run['digest'][:10]}"
         yield f"        {submit}, or keyturn withdraw {run['id']}"
-    elif signs:
-        yield f"        keyturn sign {run['id']}, or keyturn withdraw {run['id']}"
     else:
-        yield f"        {_format_approval(run)}, or keyturn deny {run['id']} --reason …"
-
-
-def _format_approval(run: Mapping[str, Any]) -> str:
-    """Return how an approver approves the run."""
-    if run["requires_signature"]:
-        return f"keyturn sign {run['id']}"
-    if run["requires_second_factor"]:
-        return f"approve it on {run['page']}"
-    return f"keyturn approve {run['id']} {run['digest'][:10]}"
+        other = f"withdraw {run['id']}" if signs else f"deny {run['id']} --reason …"
+        yield f"        {format_approval(run)}, or keyturn {other}"
 
 
 def _format_counter_proposal(one: Mapping[str, Any]) -> Iterator[str]:

@@ -163,15 +163,16 @@ def count_approvals(
     )
 
 
-def is_decision_complete(tx: Transaction, policy: Policy, run: Run, decision: Decision) -> bool:
-    """Return whether a decision is complete.
+def is_decision_complete(
+    tx: Transaction, policy: Policy, run: Run, decision: Decision, ruling: Ruling
+) -> bool:
+    """Return whether a decision is complete. ruling: of get_ruling().
 
     An approval is not where the rules require a second factor or a signature that it lacks, or
     that is not valid any more.
     """
     if not decision.approves:
         return True
-    ruling = get_ruling(tx, policy, run)[1]
     return (not ruling.requires_second_factor or has_valid_factor(tx, policy, decision)) and (
         not ruling.requires_signature or has_valid_signature(policy, decision, run)
     )

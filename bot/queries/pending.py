@@ -1,7 +1,7 @@
 """List the runs that wait for one person, and decide who can resolve or decide a run."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bot.audit import change_log, events
 from bot.db import runs, view_conditions
@@ -10,7 +10,7 @@ from bot.model.run import Run, State
 from bot.model.times import format_utc
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.people import Area
-from bot.queries.approval_count import get_ruling
+from bot.queries.approval_count import get_ruling, is_decision_complete
 from bot.queries.delegation_rules import (
     find_delegates,
     find_delegator,
@@ -36,13 +36,27 @@ class Inbox:
     """What waits for one person."""
 
     runs: Sequence[Run]
-    """Runs to resolve, then runs to sign or decide: first those assigned to the person."""
+    """Runs to resolve, then runs to sign or decide: first those assigned to the person. What
+    approvals of these require is what the rules require now."""
     to_sign: frozenset[int]
     """Which of the runs the person requested and signs before approvers can decide."""
     assignments: Mapping[int, Assignment]
     """By run, of those that are assigned to the person."""
     questions: Sequence[OpenQuestion]
     """Questions that the person has to answer."""
+
+    @property
+    def next_to_sign(self) -> int | None:
+        """The oldest run whose plan the person signs, as its requester or to approve it."""
+        return min(
+            (
+                run.id
+                for run in self.runs
+                if run.id in self.to_sign
+                or (run.state is State.PENDING and run.requirements.requires_signature)
+            ),
+            default=None,
+        )
 
     @property
     def count(self) -> int:
@@ -52,8 +66,9 @@ class Inbox:
 def read_inbox(tx: Transaction, policy: Policy, person: str) -> Inbox:
     """Return what waits for a person: the runs to resolve, then others, newest first."""
     unknown, pending = _list_unknown(tx), runs.list_pending(tx)[::-1]
-    voters = _list_voters(tx, pending)
     rulings = {run.id: get_ruling(tx, policy, run) for run in pending}
+    pending = [replace(run, requirements=rulings[run.id][1].requirements) for run in pending]
+    voters = _list_voters(tx, policy, pending, rulings)
     unsigned = _list_unsigned(tx, policy, pending, rulings)
     to_sign = frozenset(
         run.id for run in pending if run.id in unsigned and run.requested_by == person
@@ -91,7 +106,7 @@ def count_waiting(tx: Transaction, policy: Policy, people: Collection[str]) -> M
     service's.
     """
     pending = runs.list_pending(tx)
-    voters, in_force = _list_voters(tx, pending), list_logged_delegations(tx, now=tx.now)
+    in_force = list_logged_delegations(tx, now=tx.now)
     discussions = get_discussions(tx, {run.id for run in pending})
     found: dict[str, list[int]] = {person: [] for person in people}
     for run in _list_unknown(tx):
@@ -99,6 +114,7 @@ def count_waiting(tx: Transaction, policy: Policy, people: Collection[str]) -> M
             if can_resolve(policy, run, person):
                 found[person].append(run.id)
     rulings = {run.id: get_ruling(tx, policy, run) for run in pending}
+    voters = _list_voters(tx, policy, pending, rulings)
     unsigned = _list_unsigned(tx, policy, pending, rulings)
     for run in pending:
         if run.id in discussions and discussions[run.id].has_open_question:
@@ -124,10 +140,22 @@ def _list_unknown(tx: Transaction) -> list[Run]:
     return runs.list_unknown_outcomes(tx)[::-1]
 
 
-def _list_voters(tx: Transaction, pending: Sequence[Run]) -> Mapping[int, frozenset[str]]:
-    """Return by run who has decided it already."""
+def _list_voters(
+    tx: Transaction,
+    policy: Policy,
+    pending: Sequence[Run],
+    rulings: Mapping[int, tuple[PolicyRequest, Ruling]],
+) -> Mapping[int, frozenset[str]]:
+    """Return by run who has decided it already, as completely as the rules require now."""
     votes = runs.list_decisions_on(tx, [run.id for run in pending])
-    return {run.id: frozenset(vote.person for vote in votes.get(run.id, ())) for run in pending}
+    return {
+        run.id: frozenset(
+            vote.person
+            for vote in votes.get(run.id, ())
+            if is_decision_complete(tx, policy, run, vote, rulings[run.id][1])
+        )
+        for run in pending
+    }
 
 
 def _list_unsigned(

@@ -103,6 +103,7 @@ class RunView:
     """A run as it is now."""
 
     run: Run
+    """While it is open, it requires what the rules require now."""
     now: int
     """Microseconds, by the database's clock."""
     parent_state: State | None = None
@@ -131,9 +132,6 @@ class RunView:
     """The standing grant that replaces the approvals, and how many runs it has left this hour."""
     may_need_more: bool = False
     """Whether a rule depends on the redundancy that the gate finds when the plan starts."""
-    requires_second_factor: bool = False
-    requires_signature: bool = False
-    """Whether an approval must be a signature over the plan."""
     lacks_signed_request: bool = False
     """Whether the requester has to sign the plan before it is approved."""
     schedule: ScheduleDetails | None = None
@@ -180,7 +178,7 @@ class RunView:
     def can_sign(self) -> bool:
         """Whether the viewer can sign the plan now, as its requester or to approve it."""
         allowed = self.allowed_actions
-        return allowed.sign or (allowed.approve and self.requires_signature)
+        return allowed.sign or (allowed.approve and self.run.requirements.requires_signature)
 
     @property
     def plan_state_label(self) -> str:
@@ -217,7 +215,7 @@ class RunView:
             first = f"It needs {needed} from {self.approvals_from}: {names}."
             signed = (
                 describe_signing("The requester", of_request=self.lacks_signed_request)
-                if self.requires_signature
+                if self.run.requirements.requires_signature
                 else ""
             )
             return " ".join(filter(None, [first, signed, self.hold_notice]))
@@ -321,8 +319,11 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
     missing = counted.missing_approvals if is_open else 0
     if run.state is State.PLANNED and find_grant(tx, policy, run, request, ruling)[0] is not None:
         missing = 0
+    if is_open:
+        run = replace(run, requirements=ruling.requirements.merge_with(run.requirements))
     view = replace(
         view,
+        run=run,
         approvals_from=policy.describe_approver_groups(ruling.requirements)
         if known and ruling.approver_groups
         else "",
@@ -331,8 +332,6 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
         approvers=policy.list_approvers(request, ruling) if is_open else (),
         delegates=_list_delegates(tx, policy, counted) if is_open else (),
         may_need_more="margin" in policy.mentions and bool(run.plan and run.plan.takes_down),
-        requires_second_factor=ruling.requires_second_factor,
-        requires_signature=ruling.requires_signature,
         lacks_signed_request=is_open and counted.lacks_signed_request,
         freeze_after_approval=get_freeze_after_approval(policy, run, now=tx.now),
         expiry_before_freeze_ends=describe_expiry_before_freeze_ends(policy, run, now=tx.now),
@@ -340,7 +339,7 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
     if not viewer.person:
         return view
     factor = get_shown_factor(tx, policy, person=viewer.person, session=viewer.session)
-    actions = _list_allowed_actions(tx, view, policy, viewer.person)
+    actions = _list_allowed_actions(tx, view, counted, viewer.person)
     return replace(view, allowed_actions=actions, is_stepped_up=bool(factor))
 
 
@@ -401,15 +400,15 @@ def _get_grant(tx: Transaction, run: Run) -> tuple[Grant, int] | None:
 
 
 def _list_allowed_actions(
-    tx: Transaction, view: RunView, policy: Policy, person: str
+    tx: Transaction, view: RunView, counted: ApprovalCount, person: str
 ) -> AllowedActions:
-    run = view.run
+    run, policy = view.run, counted.policy
     begun = run.state not in STATES_BEFORE_INTENT
     # A child run is decided with its parent.
     is_open = run.parent is None and not begun and not run.plan_only
     decides = is_open and can_decide(tx, policy, run, person)
     voted = any(
-        vote.person == person and is_decision_complete(tx, policy, run, vote)
+        vote.person == person and is_decision_complete(tx, policy, run, vote, counted.ruling)
         for vote in view.decisions
     )
     is_pending = run.state is State.PENDING

@@ -284,7 +284,7 @@ def _record_approval(tx: Transaction, policy: Policy, run: Run, decision: Decisi
     if runs.add_decision(tx, decision):
         return True
     before = next(one for one in runs.list_decisions(tx, run.id) if one.person == decision.person)
-    if is_decision_complete(tx, policy, run, before):
+    if is_decision_complete(tx, policy, run, before, get_ruling(tx, policy, run)[1]):
         return False
     runs.replace_decision(tx, decision)
     return True

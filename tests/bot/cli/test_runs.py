@@ -549,8 +549,11 @@ def test_pending_command_prints_the_commands_to_type(cli_service: CliService):
 @pytest.mark.parametrize(
     ("requirements", "command"),
     [
-        (ApprovalRequirements(requires_signature=True), "keyturn sign {id}, or"),
-        (ApprovalRequirements(requires_second_factor=True), "approve it on {page}"),
+        (ApprovalRequirements(requires_signature=True), "keyturn sign {id}"),
+        (
+            ApprovalRequirements(requires_second_factor=True),
+            "approve it with your second factor on {page}",
+        ),
     ],
 )
 def test_pending_command_prints_how_a_plan_with_more_needs_is_approved(
@@ -562,8 +565,12 @@ def test_pending_command_prints_how_a_plan_with_more_needs_is_approved(
     listed = cli_service.read_json("olga", "pending")["runs"]
     (page,) = [one["page"] for one in listed if one["id"] == run.id]
     shown = cli_service.type("olga", "pending").stdout
-    assert command.format(id=run.id, page=page) in shown
+    command = command.format(id=run.id, page=page)
+    assert f"{command}, or keyturn deny {run.id} " in shown
     assert f"keyturn approve {run.id} " not in shown
+    # The page of the run says the same to those who may approve it, and nothing to others.
+    assert f"  {command}\n" in cli_service.type("olga", "run", str(run.id)).stdout
+    assert command not in cli_service.type("dora", "run", str(run.id)).stdout
 
 
 def test_terminal_has_headings_colours_and_relative_times(cli_service: CliService):

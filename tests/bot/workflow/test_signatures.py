@@ -18,10 +18,11 @@ from bot.policy import NoPolicyError
 from bot.policy.explain import evaluate_request
 from bot.queries import pending
 from bot.queries.approval_count import build_policy_request
+from bot.queries.run_view import Viewer, build_run_view
 from tests.bot.harness import Harness, open_harness
 from tests.bot.signing.soft_passkey import SoftPasskey
 from tests.bot.signing.ssh_key import SshKey
-from tests.policies import get_signed_rules, give_signing_key
+from tests.policies import get_signed_rules, get_starter_rules, give_signing_key
 from tests.toy import SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -303,6 +304,27 @@ def test_run_waits_for_its_requester_until_it_is_signed_and_then_for_its_approve
         # Another key counts no more: the requester signs again.
         _take_keys(harness)
         assert _list_waiting(harness) == {"dora": {run.id}}
+
+
+def test_approval_from_before_the_rules_required_signatures_is_asked_for_again(tmp_path: Path):
+    with open_harness(tmp_path) as harness:
+        rules = harness.policies.path / "policy.cedar"
+        rules.write_text(get_starter_rules().replace('@approvals("1")', '@approvals("2")', 1))
+        run = harness.request(LAMP_ON)
+        harness.service.approve_run(run.id, person="olga", digest=run.digest)
+        assert _list_waiting(harness) == {"adam": {run.id}}
+        _give_key(harness, "olga", SshKey.create(tmp_path, name="olga").line)
+        rules.write_text(get_signed_rules("approver"))
+        assert _list_waiting(harness) == {"adam": {run.id}, "olga": {run.id}}
+        policy = harness.policies.get_policy()
+        with harness.database.reading() as tx:
+            # The run has what its rules required when it was planned.
+            assert not runs.get_run(tx, run.id).requirements.requires_signature
+            inbox = pending.read_inbox(tx, policy, "olga")
+            view = build_run_view(tx, run.id, policy, Viewer("olga"))
+        assert (inbox.next_to_sign, view.can_sign) == (run.id, True)
+        assert view.run.requirements.requires_signature
+        assert inbox.runs[0].requirements.requires_signature
 
 
 def test_approvers_are_reminded_only_from_the_signature_of_the_requester_on(tmp_path: Path):
