@@ -7,12 +7,12 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from bot.db import runs, search
+from bot.db import runs
 from bot.db.database import Transaction
 from bot.db.runs import NoSuchRun
 from bot.model.errors import InvalidRequestError, NotAllowed
-from bot.model.run import Run, State
-from bot.policy import Policy
+from bot.model.run import Run
+from bot.queries.pending import read_inbox
 from bot.queries.run_view import Viewer, build_run_view
 from bot.queries.signatures import WRONG_PASSKEY_SIGNATURE, find_passkey_signature
 from bot.signing.assertion import parse_assertion
@@ -24,7 +24,6 @@ router = APIRouter()
 # What the page sends back: the only form of another site that Keyturn takes.
 RETURN_PATH = "/signatures"
 _ALL = "all"
-_MAX_PENDING = 100
 _NUMBER = re.compile(r"[0-9]{1,11}")
 
 
@@ -61,7 +60,7 @@ def open_signing_page(
 def sign_next_plan(visit: Visit) -> Response:
     """Send the person to the next plan that waits for their signature, or else to Home."""
     with visit.read_viewable() as tx:
-        number = _find_run_to_sign(tx, visit.policy, visit.person)
+        number = read_inbox(tx, visit.policy, visit.person).next_to_sign
     address = f"/runs/{number}/sign?{urlencode({'then': _ALL})}" if number else "/"
     return RedirectResponse(address, 303)
 
@@ -92,28 +91,6 @@ def receive_signature(deps: WebDeps, form: FormValues) -> Response:
         )
     is_next = form.get("then") == _ALL
     return RedirectResponse("/signatures/next" if is_next else f"/runs/{run.id}?done=signed", 303)
-
-
-def _find_run_to_sign(tx: Transaction, policy: Policy, person: str) -> int | None:
-    """Return the oldest run whose plan this person can sign now; None if there is none."""
-    pending = search.RunFilter(states=frozenset({State.PENDING}))
-    found = search.find_newest_runs(tx, pending, most=_MAX_PENDING)
-    return next(
-        (
-            run.id
-            for run in reversed(found)
-            if _may_need_signature(run, person)
-            and build_run_view(tx, run.id, policy, Viewer(person)).can_sign
-        ),
-        None,
-    )
-
-
-def _may_need_signature(run: Run, person: str) -> bool:
-    """Return whether the requirements that the run has let this person sign it at all."""
-    is_own = run.requested_by == person
-    needs = run.requirements
-    return needs.requires_signed_request if is_own else needs.requires_signature
 
 
 def _find_run(tx: Transaction, number: str) -> Run:

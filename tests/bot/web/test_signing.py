@@ -2,20 +2,17 @@
 
 import base64
 from collections.abc import Mapping
-from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
-from bot.db.database import Transaction
 from bot.health import check_signing_page
 from bot.model.run import State
-from bot.queries.run_view import RunView
 from bot.signing.page import hash_signing_page
-from bot.web import signing
 from tests.bot.signing.soft_passkey import SoftPasskey
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import add_pending_run, add_requested_run
 from tests.policies import get_signed_rules, get_starter_rules, give_signing_key
 from tests.toy import SetSwitch
 
@@ -152,25 +149,20 @@ def test_page_asks_for_the_reason_that_a_rule_requires_before_the_touch(signing_
     assert read_fragment("dora")["verify"] == ["yes"]
 
 
-def test_only_runs_that_need_signatures_are_read_for_the_next_one(
-    signing_site: Site, monkeypatch: pytest.MonkeyPatch
-):
-    _give_key(signing_site, "olga")
-    run = signing_site.harness.request(LAMP)
-    policy = signing_site.harness.policies.path / "policy.cedar"
-    policy.write_text(get_starter_rules())
-    for _ in range(3):
-        signing_site.harness.request(LAMP)
-    seen: list[int] = []
-    real = signing.build_run_view
+def test_oldest_of_very_many_plans_is_signed_first(signing_site: Site):
+    harness = signing_site.harness
+    with harness.database.transaction() as tx:
+        numbers = [add_pending_run(tx, add_requested_run(tx)).id for _ in range(101)]
+    opened = signing_site.browser("olga").get("/signatures/next", follow_redirects=False)
+    assert opened.headers["location"] == f"/runs/{numbers[0]}/sign?then=all"
 
-    def build(tx: Transaction, number: int, *more: Any) -> RunView:
-        seen.append(number)
-        return real(tx, number, *more)
 
-    monkeypatch.setattr(signing, "build_run_view", build)
-    signing_site.browser("olga").get("/signatures/next", follow_redirects=False)
-    assert seen == [run.id]
+def test_plan_whose_rules_require_no_signature_is_not_signed_next(signing_site: Site):
+    harness = signing_site.harness
+    (harness.policies.path / "policy.cedar").write_text(get_starter_rules())
+    harness.request(LAMP)
+    opened = signing_site.browser("olga").get("/signatures/next", follow_redirects=False)
+    assert opened.headers["location"] == "/"
 
 
 def test_doctor_says_who_serves_the_signing_page(signing_site: Site):
