@@ -17,6 +17,8 @@ from bot.queries.run_timeline import format_kind
 
 _BATCH_SIZE = 500
 _UNFINISHED_STATES = frozenset({State.STARTING, State.RUNNING, State.UNKNOWN})
+# Of a child run, which waits for its turn in them.
+_STATES_BEFORE_TURN = frozenset({State.PLANNING, State.PENDING})
 _MAX_CHECKS = 50
 _FIRE_KINDS = {events.FiresMissed.kind, events.FireSkipped.kind}
 # They name a run, and are no part of it: what its schedule missed, and what happened to its value
@@ -138,12 +140,38 @@ def _iterate_run_events(
     for entry in entries:
         if entry.run is not None and entry.kind not in _KINDS_OUTSIDE_RUNS:
             entry_times.setdefault(entry.run, []).append(entry.at)
-    for run in _iterate_runs(tx, entry_times, at, span):
-        overlap = _count_matching_hosts(run, host_pattern)
-        # A plan that is not requested yet is no attempt, and concerns only its author.
-        is_change = run.kind == "change" and not run.plan_only
-        if is_change and overlap and not (run.hosts and run.started_at is None):
-            yield _build_run_event(run, entry_times, at, overlap)
+    found = _iterate_runs(tx, entry_times, at, span)
+    # A plan that is not requested yet is no attempt, and concerns only its author.
+    changes = [run for run in found if run.kind == "change" and not run.plan_only]
+    for run, children in _fold_children(tx, changes, host_pattern):
+        yield _build_run_event(run, children, entry_times, at, host_pattern)
+
+
+def _fold_children(
+    tx: Transaction, found: Sequence[Run], host_pattern: str
+) -> Iterable[tuple[Run, Sequence[Run]]]:
+    """Yield each run on these hosts once, and of a run on several hosts the children found.
+
+    It stands for its children, unless only one of its hosts is asked for and has begun: then the
+    run of that host says more. So does a child whose parent may not be viewed.
+    """
+    matching = {run.id: run for run in found if _list_matching_hosts(run, host_pattern)}
+    missing = {run.parent for run in matching.values() if run.parent} - matching.keys()
+    parents = {run.id: run for run in runs.list_runs(tx, sorted(missing))}
+    parents |= {run.id: run for run in matching.values() if run.hosts}
+    children: dict[int, list[Run]] = {}
+    for run in matching.values():
+        if run.parent in parents:
+            children.setdefault(run.parent, []).append(run)
+        elif not run.hosts:
+            yield run, ()
+    for number, parent in parents.items():
+        own = children.get(number, ())
+        is_of_one_host = len(_list_matching_hosts(parent, host_pattern)) == 1
+        if is_of_one_host and len(own) == 1 and own[0].state not in _STATES_BEFORE_TURN:
+            yield own[0], ()
+        else:
+            yield parent, own
 
 
 def _iterate_runs(
@@ -159,17 +187,30 @@ def _iterate_runs(
 
 
 def _build_run_event(
-    run: Run, entry_times: Mapping[int, Sequence[int]], at: int, overlap: int
+    run: Run,
+    children: Sequence[Run],
+    entry_times: Mapping[int, Sequence[int]],
+    at: int,
+    host_pattern: str,
 ) -> TimelineEvent:
-    known = [*entry_times.get(run.id, ()), *filter(None, (run.started_at, run.ended_at))]
+    """Return the event of a run. children: those of it that are on the hosts asked for."""
+    known = [
+        time
+        for one in (run, *children)
+        for time in (*entry_times.get(one.id, ()), one.started_at, one.ended_at)
+        if time is not None
+    ]
     nearest = min(known or [run.requested_at], key=lambda one: abs(one - at))
-    done = run.started_at is not None or run.state in _UNFINISHED_STATES
+    matching = _list_matching_hosts(run, host_pattern)
+    # Of a host whose run is not among them, only the whole is known.
+    is_open = run.is_sequence or not {*matching} <= {one.host for one in children}
+    done = _has_started(run) and (is_open or any(map(_has_started, children)))
     return TimelineEvent(
         nearest,
         0 if done else 1,
-        overlap,
+        len(matching),
         run.title,
-        tuple(run.hosts) or (run.host,),
+        _put_first(matching, run),
         run.requested_by,
         run.id,
         run.status,
@@ -178,8 +219,17 @@ def _build_run_event(
     )
 
 
-def _count_matching_hosts(run: Run, host_pattern: str) -> int:
-    return sum(_matches_any_pattern(one, host_pattern) for one in run.target_hosts)
+def _has_started(run: Run) -> bool:
+    return run.started_at is not None or run.state in _UNFINISHED_STATES
+
+
+def _list_matching_hosts(run: Run, host_pattern: str) -> Sequence[str]:
+    return [host for host in run.target_hosts if _matches_any_pattern(host, host_pattern)]
+
+
+def _put_first(matching: Sequence[str], run: Run) -> tuple[str, ...]:
+    """Return the hosts of a run, first those that the reader looks for: lists show the first."""
+    return tuple(dict.fromkeys([*matching, *run.target_hosts]))
 
 
 def describe_event(
@@ -230,17 +280,16 @@ def _iterate_check_events(
     succeeded = [entry for entry in entries if entry.run and entry.kind == events.Succeeded.kind]
     listed = runs.list_runs(tx, sorted({entry.run or 0 for entry in succeeded}))
     checks = [run for run in listed if run.kind == "check" and run.status == NEEDS_ATTENTION]
-    found = [run for run in checks if _count_matching_hosts(run, host_pattern)]
+    found = [run for run in checks if _list_matching_hosts(run, host_pattern)]
     parents = {run.id for run in found if run.hosts}
     for run in [run for run in found if run.parent not in parents][:_MAX_CHECKS]:
-        matching = [host for host in run.target_hosts if _matches_any_pattern(host, host_pattern)]
+        matching = _list_matching_hosts(run, host_pattern)
         yield TimelineEvent(
             run.ended_at or run.requested_at,
             2,
             len(matching),
             run.title,
-            # Lists show the first hosts: those that the reader looks for.
-            tuple(dict.fromkeys([*matching, *run.target_hosts])),
+            _put_first(matching, run),
             run.requested_by,
             run.id,
             run.status,

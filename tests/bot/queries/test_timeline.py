@@ -11,8 +11,9 @@ from bot.audit.event_type import UnknownEvent
 from bot.db import runs
 from bot.db.database import Database, Transaction
 from bot.db.search import RunFilter
-from bot.model.run import State
+from bot.model.run import Run, State
 from bot.model.run_states import RUN_STATUS_DISPLAYS
+from bot.model.view_rights import ViewRights
 from bot.queries import log_search, timeline
 from bot.queries.log_search import EntryFilter
 from bot.queries.timeline import TimelineEvent
@@ -108,6 +109,99 @@ def test_check_of_several_hosts_is_on_the_timeline_once(database: Database):
         runs.amend_run(tx, runs.get_run(tx, parent), needs_attention=False)
         (found,) = list_events(tx, host_pattern="lb1")
         assert (found.run, found.hosts) == (child, ("lb1",))
+
+
+def _add_fan_out(tx: Transaction, hosts: Sequence[str]) -> tuple[int, list[int]]:
+    """Have a change done on several hosts now. Return its number and those of its children."""
+    parent = add_succeeded_change(tx, hosts[0], hosts=hosts)
+    return parent, [add_succeeded_change(tx, host, parent=parent) for host in hosts]
+
+
+def test_change_of_several_hosts_is_on_the_timeline_once(database: Database):
+    with database.transaction() as tx:
+        parent, children = _add_fan_out(tx, ["web1", "web2", "lb1"])
+        (found,) = list_events(tx)
+        assert (found.run, found.rank, found.overlap) == (parent, 0, 3)
+        (found,) = list_events(tx, host_pattern="lb1 web2")
+        # The hosts that the reader looks for are the first that lists show.
+        assert (found.run, found.overlap, found.hosts) == (parent, 2, ("web2", "lb1", "web1"))
+        # Of one host, its own run says more.
+        (found,) = list_events(tx, host_pattern="lb1")
+        assert (found.run, found.hosts) == (children[2], ("lb1",))
+
+
+def test_change_of_several_hosts_is_found_at_the_time_of_its_hosts(database: Database):
+    with database.transaction() as tx:
+        parent, children = _add_fan_out(tx, ["web1", "web2"])
+        long_ago = tx.now - 5 * HOUR
+        for number in (parent, children[0]):
+            runs.amend_run(tx, runs.get_run(tx, number), started_at=long_ago, ended_at=long_ago)
+        runs.amend_run(
+            tx,
+            runs.get_run(tx, children[1]),
+            started_at=tx.now - 3 * HOUR,
+            ended_at=tx.now - 3 * HOUR,
+        )
+        (found,) = timeline.build_timeline(tx, tx.now - 3 * HOUR, span=4 * HOUR).events
+        assert (found.run, found.at) == (parent, tx.now - 3 * HOUR)
+
+
+def _start_long_ago(tx: Transaction, run: Run) -> None:
+    for state in (State.QUEUED, State.STARTING):
+        run = runs.move_run(tx, run, state)
+    runs.move_run(tx, run, State.RUNNING, started_at=tx.now - 5 * HOUR)
+
+
+def test_change_that_runs_on_and_on_stands_for_its_hosts(database: Database):
+    with database.transaction() as tx:
+        hosts = ["web1", "web2", "web3", "lb1"]
+        parent = add(tx, host="web1", hosts=hosts)
+        ran = [add(tx, host=host, parent=parent.id) for host in hosts]
+        for run in (parent, *ran[:2]):
+            _start_long_ago(tx, run)
+        for child in ran[2:]:
+            waiting = runs.move_run(tx, child, State.PENDING)
+            change_log.append_entry(tx, UnknownEvent(kind="planned"), run=waiting.id, host="lb1")
+        (found,) = list_events(tx)
+        assert (found.run, found.rank, found.state) == (parent.id, 0, "running")
+        (found,) = list_events(tx, host_pattern="web1")
+        assert (found.run, found.rank) == (ran[0].id, 0)
+        # Nothing has run on these yet.
+        for pattern in ("lb1", "web3 lb1"):
+            (found,) = list_events(tx, host_pattern=pattern)
+            assert (found.run, found.rank, found.has_started) == (parent.id, 1, False)
+
+
+def test_host_of_a_change_that_may_not_be_viewed_as_a_whole_is_on_the_timeline(
+    database: Database,
+):
+    only_web1 = ViewRights(
+        "eve",
+        [["web1"], ["lb1"]],
+        ["edge"],
+        None,
+        False,
+        [""],
+        lambda host, _runbook, _kind: host == "web1",
+    )
+    with database.transaction() as tx:
+        _, children = _add_fan_out(tx, ["web1", "lb1"])
+    with database.reading(only_web1) as tx:
+        (found,) = list_events(tx)
+        assert (found.run, found.hosts) == (children[0], ("web1",))
+
+
+def test_denied_change_of_several_hosts_is_on_the_timeline_once(database: Database):
+    with database.transaction() as tx:
+        parent = runs.move_run(tx, add(tx, host="web1", hosts=["web1", "lb1"]), State.PENDING)
+        change_log.append_entry(tx, events.Denied(), run=parent.id, person="olga")
+        for host in ("web1", "lb1"):
+            child = runs.move_run(tx, add(tx, host=host, parent=parent.id), State.PENDING)
+            runs.move_run(tx, child, State.DENIED, ended_at=tx.now)
+            change_log.append_entry(tx, UnknownEvent(kind="planned"), run=child.id, host=host)
+        runs.move_run(tx, parent, State.DENIED, ended_at=tx.now)
+        (found,) = list_events(tx)
+        assert (found.run, found.rank, found.state) == (parent.id, 1, "denied")
 
 
 def test_timeline_shows_runs_that_lie_in_or_span_the_period(database: Database):
