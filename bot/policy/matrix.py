@@ -272,11 +272,7 @@ def build_matrix(
 
 def _list_signers(policy: Policy, groups: Sequence[PeopleGroup]) -> Sequence[SigningPerson]:
     """Return the people of these groups who have signing keys, or need one."""
-    signs = {
-        person: [_describe_signed(one) for one in group.rights if _is_signed(one)]
-        for group in groups
-        for person in group.people
-    }
+    signs = {person: _list_signed(group.rights) for group in groups for person in group.people}
     people = [policy.organisation.people[person] for person in sorted(signs)]
     return [
         build_signing_person(one, signs[one.id])
@@ -285,14 +281,14 @@ def _list_signers(policy: Policy, groups: Sequence[PeopleGroup]) -> Sequence[Sig
     ]
 
 
-def _is_signed(rights: Rights) -> bool:
-    return rights.signs_requests or rights.signs_approvals
-
-
-def _describe_signed(rights: Rights) -> str:
-    how = {"requests": rights.signs_requests, "approvals": rights.signs_approvals}
-    acts = join_names(act for act, applies in how.items() if applies)
-    return f"{acts} of {rights.what} ({rights.where})"
+def _list_signed(rights: Sequence[Rights]) -> Sequence[str]:
+    """Return what they sign: `requests and approvals of every reversible change (lb1)`."""
+    signed: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in rights:
+        how = {"requests": one.signs_requests, "approvals": one.signs_approvals}
+        if acts := join_names(act for act, applies in how.items() if applies):
+            signed[acts, one.where].append(one.what)
+    return [f"{acts} of {join_names(what)} ({where})" for (acts, where), what in signed.items()]
 
 
 def _build_group(
