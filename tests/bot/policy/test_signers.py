@@ -59,6 +59,8 @@ def test_enrolled_host_needs_keys_and_its_neighbour_does_not(tmp_path: Path):
     assert {*found} == {"dora", "olga", "adam", "stan"}
     assert all("lb2" in what for one in found.values() for what in one.signs)
     assert not any(what.startswith("approvals") for what in found["stan"].signs)
+    every = "every reversible change and every irreversible change"
+    assert found["adam"].signs == [f"requests and approvals of {every} (lb2)"]
 
 
 def _check(harness: Harness) -> list[str]:

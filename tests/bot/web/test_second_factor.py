@@ -65,8 +65,7 @@ def test_signing_keys_are_listed_with_what_they_are_needed_for(site: Site) -> No
     (site.policy / "policy.cedar").write_text(get_signed_rules("approver"))
     olga = site.browser("olga")
     none = Page(olga.get("/second-factor").text)
-    every = "every reversible change and every irreversible change"
-    assert re.search(rf"You sign approvals of {every} \(([a-z ]+)\)\.", none.text)
+    assert "You sign approvals of every reversible change" in none.text
     assert "None yet" in none.text
     assert "/sign#new=olga" in none.links
     key = SoftPasskey().public
