@@ -1,0 +1,370 @@
+"""Steps of a task: typed where its module or its line has a plain meaning, blind, or asked for."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bot.features.importing import file_changes, shell_lines
+from bot.features.importing.ansible_modules import MODULES, Given
+from bot.features.importing.ansible_play import LINES, After, Play, Task, as_parts, ask, note_use
+from bot.features.importing.ansible_tasks import NO_CHANGE
+from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
+from bot.features.importing.sources import as_list, as_mapping, is_false, is_list, is_true
+
+_UNTIL = re.compile(
+    r"\s*(?:\w+\s+is\s+(?:succeeded|success|successful|not\s+failed)|not\s+\w+\.failed)\s*"
+)
+_CHANGED = re.compile(r"\s*(?:(\w+)\s+is\s+changed|(\w+)\.changed)\s*")
+FURTHER = frozenset(
+    ["include", "include_tasks", "import_tasks", "include_role", "import_role", "import_playbook"]
+)
+
+
+# What changes how a task runs, and a step cannot say: always, or unless it is false.
+ODD_KEYS = ("environment", "until", "failed_when", "async")
+ODD_FLAGS = ("ignore_errors", "check_mode", "run_once")
+# When a step is needed: that no page can know.
+_UNKNOWN = (0, "")
+_NOTIFIED = "whether a task that notifies it was changed"
+# Modules whose files belong to who runs them, unless an argument says to whom.
+_OWNED = {"file": "owner", "copy": "owner", "template": "owner", "cron": "user"}
+
+
+def carry_tasks(
+    play: Play,
+    origin: Origin,
+    module: str,
+    tasks: Sequence[Task],
+    after: "After | None" = None,
+) -> None:
+    """Carry a task over for each item of its loop.
+
+    after: of a handler, the steps after which it runs.
+    """
+    for task in tasks if after and not after.is_all else ():
+        task.conditions = [*task.conditions, _NOTIFIED]
+    if not tasks or all(map(_changes_nothing, tasks)):
+        reason = "it only reads, and its result is used by other tasks"
+        play.pages.leave_out(origin, reason if tasks else "it loops over no values")
+    elif module in ("assert", "fail") or _ends_play(module, tasks[0]):
+        _refuse(play, origin, tasks[0])
+    elif module in NO_CHANGE:
+        play.pages.leave_out(origin, NO_CHANGE[module])
+    elif reason := find_no_meaning(play, module, tasks[0]):
+        what = f"what the module {module} did at line {origin.line}"
+        _notify(play, tasks[0].raw, [_UNKNOWN])
+        ask(play, origin, reason, what)
+    elif after is None and module not in LINES and _is_restart(play, tasks[0]):
+        verb = str(tasks[0].given["state"]).removesuffix("ed")
+        note = f"Keyturn has it: request `service {verb} HOST {tasks[0].given.get('name')}`"
+        play.pages.add_outcome(Kind.TYPED, origin, note)
+    else:
+        changed = after.conditions if after else _take_changed(play, tasks)
+        _carry_meaning(play, origin, module, tasks, changed)
+
+
+def _carry_meaning(
+    play: Play, origin: Origin, module: str, tasks: Sequence[Task], changed: Sequence[str]
+) -> None:
+    if module in LINES:
+        for task in tasks:
+            _carry_code(play, origin, task, changed)
+    elif module == "apt" and _has_no_package(tasks):
+        _carry_update(play, origin, tasks[0], changed)
+    else:
+        _carry_typed(play, origin, module, tasks, changed)
+
+
+def _ends_play(module: str, task: Task) -> bool:
+    return module == "meta" and str(task.given.get("_", "")).startswith("end_")
+
+
+def _refuse(play: Play, origin: Origin, task: Task) -> None:
+    """Ask when the request is refused, where Ansible stopped."""
+    asked = _describe_condition(task.raw) or "each time"
+    if that := as_mapping(task.raw.get(task.key)).get("that"):
+        asked += f", unless {_describe_condition({'when': that})}"
+    because = str(task.given.get("fail_msg") or task.given.get("msg") or origin.title)
+    question = f"TODO: Ansible stopped here: {asked}. What that was read shows it?"
+    play.pages.refusals.append({"when": question[:1000], "because": because[:1000]})
+    play.pages.leave_out(origin, "it changes nothing; the draft asks at `refuse` when it stops")
+
+
+def find_no_meaning(play: Play, module: str, task: Task) -> str:
+    """Return why a task has no plain meaning; "" for one that may have."""
+    raw = task.raw
+    if module in FURTHER:
+        return "it includes another file: import that one too"
+    if "delegate_to" in raw or "local_action" in raw:
+        return "it runs on another host"
+    if module not in LINES and module not in MODULES:
+        return f"the module {module} has no plain meaning here"
+    if module in MODULES and (odd := set(_list_odd_keys(raw)) - _may_fail(raw)):
+        return f"it has `{min(odd)}`, which is not read"
+    if "never" in _list_tags(raw):
+        return "its tag `never` has Ansible run it only when it is asked for"
+    return _find_other_user(play, module, task)
+
+
+def _list_odd_keys(raw: Mapping[str, Any]) -> list[str]:
+    flags = [key for key in ODD_FLAGS if key in raw and not is_false(raw[key])]
+    return [key for key in ODD_KEYS if key in raw] + flags
+
+
+def _may_fail(raw: Mapping[str, Any]) -> set[str]:
+    """Return the keys with which Ansible goes on, or tries again, after a task that failed."""
+    return {"ignore_errors"} | {
+        key
+        for key, plain in (
+            ("failed_when", is_false(raw.get("failed_when"))),
+            ("until", _UNTIL.fullmatch(str(raw.get("until")))),
+        )
+        if plain
+    }
+
+
+def _list_tags(raw: Mapping[str, Any]) -> list[str]:
+    tags = raw.get("tags")
+    return [*map(str, as_list(tags))] or [one.strip() for one in str(tags).split(",")]
+
+
+def _find_other_user(play: Play, module: str, task: Task) -> str:
+    """Return why a step, which is by root, would do something else; "" if it would not."""
+    raw = task.raw
+    user = str(raw.get("become_user", "root"))
+    if user != "root":
+        return f"it runs as {user}, and a step of Keyturn as its login or as root"
+    is_root = is_true(raw.get("become", raw.get("sudo", play.root)))
+    owner = _OWNED.get(module)
+    if play.login and not is_root and owner and owner not in task.given:
+        return f"it runs as {play.login}, who would own the file: name the {owner}"
+    return ""
+
+
+def _is_restart(play: Play, task: Task) -> bool:
+    """Return whether a task is a handler in a file of its own, which restarts a service."""
+    return "handlers" in play.file.parts and task.given.get("state") in ("restarted", "reloaded")
+
+
+def _carry_update(play: Play, origin: Origin, task: Task, changed: Sequence[str]) -> None:
+    """Carry over that lists of packages are read again: alone, nothing shows when."""
+    code, question = "apt-get update", _join_conditions([task])
+    if changed:
+        guard = _Guard("", "", question, changed)
+        _carry_guarded(play, origin, code, guard, [], root=True)
+    else:
+        play.pages.carry_code(origin, code, root=True, condition=question)
+
+
+def _has_no_package(tasks: Sequence[Task]) -> bool:
+    given = tasks[0].given
+    return is_true(given.get("update_cache")) and not given.keys() & {
+        "name",
+        "pkg",
+        "package",
+        "upgrade",
+    }
+
+
+def _changes_nothing(task: Task) -> bool:
+    """Return whether a task says that it changes nothing, and its command is known to read."""
+    code = str(task.given.get("_", task.given.get("cmd", "")))
+    is_read = str(task.raw.get("changed_when", "")).lower() in ("false", "no")
+    return is_read and task.module in LINES and shell_lines.only_reads(code)
+
+
+def _carry_typed(
+    play: Play, origin: Origin, module: str, tasks: Sequence[Task], changed: Sequence[str]
+) -> None:
+    conditions: list[tuple[int, str]] = []
+    page, question = len(play.pages.drafts), _join_conditions(tasks)
+    is_package = module in ("apt", "yum", "dnf", "package")
+
+    def carry(draft: Draft, task: Task) -> None:
+        def fill(text: str, *, lstrip: bool) -> str:
+            filled = task.scope.fill_file(text, lstrip=lstrip)
+            note_use(play, task.scope)
+            return filled
+
+        if changed:
+            _stay_on(play, page)
+        is_asked = _NOTIFIED in question
+        given = Given(play.file, task.given, fill, play.facts, changed, is_asked=is_asked)
+        found = draft.ask_condition(
+            question, lambda: MODULES[module](draft, origin, given), changed
+        )
+        # Its items may be on several pages.
+        conditions.extend((len(play.pages.drafts), one) for one in found)
+
+    try:
+        for task in _split_packages(tasks) if is_package else tasks:
+            play.pages.carry(
+                origin, lambda draft, task=task: carry(draft, task), is_package=is_package
+            )
+    except Unclear as unclear:
+        ask(play, origin, str(unclear), f"what the module {module} did at line {origin.line}")
+        _notify(play, tasks[0].raw, [_UNKNOWN])
+        return
+    notes = [f"the draft asks at this step for the condition {question}"] if question else []
+    if _may_fail(tasks[0].raw) & set(_list_odd_keys(tasks[0].raw)):
+        notes.append("Ansible went on or tried again if it failed; Keyturn stops there")
+    play.pages.add_outcome(Kind.TYPED, origin, "; ".join(notes))
+    _notify(play, tasks[0].raw, conditions)
+
+
+def _stay_on(play: Play, page: int) -> None:
+    """Refuse to follow the steps of another page, whose readings this one does not have."""
+    if len(play.pages.drafts) != page:
+        raise Unclear("the steps that it follows are on the page before this one")
+
+
+def _take_changed(play: Play, tasks: Sequence[Task]) -> list[str]:
+    """Return when the tasks change something after which these run, if that is all they ask.
+
+    Those conditions of the tasks are then known.
+    """
+    known: list[str] = []
+    for name in {one[1] or one[2] for task in tasks for each in task.conditions
+                 if (one := _CHANGED.fullmatch(each))}:  # fmt: skip
+        found = play.registered.get(name, [])
+        page = len(play.pages.drafts)
+        if known or not found or not all(at == page and one for at, one in found):
+            return []
+        known = [one for _, one in found]
+    if known:
+        for task in tasks:
+            task.conditions = [one for one in task.conditions if not _CHANGED.fullmatch(one)]
+    return known
+
+
+def _split_packages(tasks: Sequence[Task]) -> Iterator[Task]:
+    """Yield a task for each package, since each has an undo of its own."""
+    for task in tasks:
+        key = next((key for key in ("name", "pkg", "package") if key in task.given), "")
+        given = task.given.get(key) or ""
+        names = as_list(given) if is_list(given) else str(given).split(",")
+        for name in names:
+            yield replace(
+                task, given={**task.given, key: str(name).strip()} if key else task.given
+            )
+
+
+def _join_conditions(tasks: Sequence[Task]) -> str:
+    """Return what has to hold for a step, as far as the files do not decide it."""
+    parts = dict.fromkeys(one for task in tasks for one in task.conditions)
+    return _describe_condition({"when": [*parts]}) if parts else ""
+
+
+def _describe_condition(raw: Mapping[str, Any]) -> str:
+    if "when" not in raw:
+        return ""
+    when = raw["when"]
+    shown = " and ".join(map(str, as_parts(when)))
+    return " ".join(shown.split())[:300]
+
+
+def _notify(play: Play, raw: Mapping[str, Any], conditions: Sequence[tuple[int, str]]) -> None:
+    """Keep when the steps of a task are needed, for what it notifies and registers."""
+    if "register" in raw:
+        play.registered.setdefault(str(raw["register"]), []).extend(conditions)
+    for name in filter(None, as_parts(raw.get("notify"))):
+        play.notified.setdefault(str(name).lower(), []).extend(conditions)
+
+
+def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) -> None:
+    given = dict(task.given)
+    code = str(given.pop("_", given.pop("cmd", "")) or shlex.join(as_list(given.pop("argv", []))))
+    root = is_true(task.raw.get("become", play.root))
+    if "register" in task.raw and shell_lines.only_reads(code):
+        play.pages.leave_out(origin, "it only reads, and its result is used by other tasks")
+        return
+    _notify(play, task.raw, [_UNKNOWN])
+    path = str(given.pop("chdir", ""))
+    creates, removes = str(given.pop("creates", "")), str(given.pop("removes", ""))
+    given.pop("warn", None)
+    shell = str(given.pop("executable", ""))
+    if given or not code:
+        ask(play, origin, "its arguments are not read", f"the line {code[:200]}")
+        return
+    problems = [f"Ansible had `{key}` for it" for key in _list_odd_keys(task.raw)]
+    question = _join_conditions([task])
+    if shell and not shell.endswith("/sh"):
+        problems.append(f"it was written for {shell}, and a host runs it with /bin/sh")
+    if task.module == "command" and shell_lines.has_signs(code):
+        # Ansible ran it without a shell.
+        with suppress(ValueError):
+            code = shlex.join(shlex.split(code))
+    code = f"cd {shlex.quote(path)} && {code}" if path else code
+    if creates or removes or changed:
+        guard = _Guard(creates, removes, question, changed)
+        _carry_guarded(play, origin, code, guard, problems, root=root)
+        return
+    play.pages.carry_code(origin, code, root=root, problems=problems, condition=question)
+
+
+@dataclass(frozen=True)
+class _Guard:
+    """What shows whether a line is needed, and what else Ansible asked."""
+
+    creates: str
+    """The file that must not be there; "" if there is none."""
+    removes: str
+    """The file that has to be there; "" if there is none."""
+    question: str
+    changed: Sequence[str]
+    """The steps of which one has to be needed."""
+
+
+def _carry_guarded(
+    play: Play, origin: Origin, code: str, guard: _Guard, problems: Sequence[str], *, root: bool
+) -> None:
+    """Carry a line over that runs where a file, or a step before it, shows that it is needed."""
+
+    page = len(play.pages.drafts)
+
+    def carry(draft: Draft) -> None:
+        if guard.changed:
+            _stay_on(play, page)
+        shell_lines.carry_blind(draft, origin, code, root=root, problems=problems)
+        _, _, step = draft.steps.pop()
+        step |= _find_need(draft, guard)
+        comment = f"Lines of a shell: only {shown} whether they ran."
+        draft.ask_condition(
+            guard.question, lambda: draft.add_step(origin, step, comment), guard.changed
+        )
+
+    has_file = bool(guard.creates or guard.removes)
+    shown = "a file shows" if has_file else "the steps before it show"
+    try:
+        play.pages.carry(origin, carry)
+    except Unclear as unclear:
+        ask(play, origin, str(unclear), f"the line {code[:200]}")
+        return
+    kind = Kind.BLIND if problems else Kind.TYPED
+    why = "the file that it creates or removes shows it" if has_file else shown
+    play.pages.add_outcome(kind, origin, f"only {why}")
+
+
+def _find_need(draft: Draft, guard: _Guard) -> dict[str, str]:
+    """Return the parts of a step that say when a line is needed, and what it changes."""
+    if not guard.creates and not guard.removes:
+        return {
+            "when": draft.join_any(guard.changed),
+            "no_undo": "it follows the steps before it: do it again after their undo",
+        }
+    conditions = list[str]()
+    for path, sign, wanted in ((guard.creates, "==", "a file"), (guard.removes, "!=", "nothing")):
+        if path:
+            found, _, _ = file_changes.look_for(draft, path)
+            draft.claim(path, wanted)
+            conditions.append(f'{found} {sign} ""')
+    there = draft.text(guard.creates or guard.removes)
+    return {
+        "when": " && ".join(conditions),
+        "before": "no such file" if guard.creates else f"{there} is there",
+        "after": f"{there} is there" if guard.creates else f"{there} is gone",
+        "no_undo": "only the file shows that these lines ran, and not what else they did",
+    }

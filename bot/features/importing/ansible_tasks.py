@@ -1,0 +1,173 @@
+"""A task of Ansible with its arguments, for each item of its loop."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from itertools import product
+from typing import Any
+
+from bot.features.importing.ansible_play import LINES, Play, Task, make_scope, name_item, note_use
+from bot.features.importing.drafts import Unclear, make_name, mark
+from bot.features.importing.pages import make_fields
+from bot.features.importing.sources import as_list, as_mapping, is_list, is_mapping
+from bot.features.importing.templates import OMIT, ListItem, Scope, flatten, is_simple
+from bot.features.importing.variables import list_conditions
+
+_VALUE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
+_FREE = LINES | {"script"}
+NO_CHANGE: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("debug", "assert", "fail", "pause", "wait_for", "meta", "ping", "setup", "stat",
+         "wait_for_connection", "gather_facts", "slurp", "find", "service_facts",
+         "package_facts", "getent", "mount_facts"),
+        "it changes nothing on the host",
+    ),
+    **dict.fromkeys(
+        ("set_fact", "include_vars", "register", "add_host", "group_by"),
+        "it only computes values: write them under `state`",
+    ),
+}  # fmt: skip
+_LOOPS = frozenset(
+    ["loop", "with_items", "with_list", "with_dict", "with_nested", "with_cartesian",
+     "with_together", "with_flattened"]
+)  # fmt: skip
+# What no value of a request can say, so that a default is taken, and asked about.
+_PLAIN_ARGUMENTS = frozenset(
+    ["state", "enabled", "masked", "mode", "append", "system", "create_home", "createhome",
+     "remove", "force", "purge", "create"]
+)  # fmt: skip
+_OPEN_LIST = re.compile(
+    r"\s*\{\{\s*(\w+)\s*(?:\|\s*(?:d|default)\(\s*(?:\[\]|\{\}|omit)(?:\s*,\s*true)?\s*\)\s*)?"
+    r"(?:\|\s*(?:dict2items|list|flatten|unique|sort)\s*)*\}\}\s*"
+)
+_LOOP_OPTIONS = frozenset({"loop_var", "label", "pause"})
+
+
+def list_items(play: Play, raw: Mapping[str, Any]) -> list[object]:
+    loops = [key for key in raw if key == "loop" or key.startswith("with_")]
+    if not loops:
+        return [None]
+    if len(loops) > 1 or loops[0] not in _LOOPS:
+        raise Unclear("it loops over values that are not in the file")
+    if odd := as_mapping(raw.get("loop_control")).keys() - _LOOP_OPTIONS:
+        raise Unclear(f"its loop has {min(odd)}, which is not read")
+    scope = make_scope(play, raw, {})
+    if named := _find_open_list(scope, raw[loops[0]]):
+        return [ListItem(named)]
+    try:
+        items = scope.evaluate(raw[loops[0]])
+    except Unclear as unclear:
+        raise Unclear(f"it loops over values that are not in the file: {unclear}") from None
+    items = _split_items(loops[0], items)
+    if not items and (scope.used or scope.assumed):
+        # A list that is empty by default is one that an inventory fills.
+        raise Unclear("it loops over values that are not in the file, but in an inventory")
+    note_use(play, scope)
+    return items
+
+
+def _find_open_list(scope: Scope, loop: object) -> str | None:
+    """Return what stands for any item of a list that only an inventory has; None for another.
+
+    A list that a file gives items is none, though they may be unclear.
+    """
+    named = _OPEN_LIST.fullmatch(str(loop))
+    if not named or not is_simple(named[1]) or named[1] in scope.assigned or scope.is_open:
+        return None
+    has_items = scope.own.get(named[1]) or scope.known.get(named[1])
+    return None if has_items else f"{named[1]}[]"
+
+
+def _split_items(loop: str, value: object) -> list[object]:
+    """Return what a loop goes through. Raises Unclear."""
+    if loop == "with_dict" and is_mapping(value):
+        return [{"key": key, "value": each} for key, each in as_mapping(value).items()]
+    if not is_list(value):
+        raise Unclear("it loops over values that are not in the file")
+    parts = as_list(value)
+    if loop in ("with_nested", "with_cartesian", "with_together"):
+        return _join_lists(parts, is_together=loop == "with_together")
+    if loop == "with_flattened":
+        return flatten(parts)
+    if loop != "with_items":
+        return parts
+    return [part for one in parts for part in (as_list(one) if is_list(one) else [one])]
+
+
+def _join_lists(lists: Sequence[object], *, is_together: bool) -> list[object]:
+    """Return each value of a list with each of the others, or with that in its place."""
+    parts = [*map(as_list, lists)]
+    # What is not a list, is empty, has no partner, or is a list that Ansible would take apart.
+    is_odd = not all(parts) or any(is_list(each) for part in parts for each in part)
+    if not parts or is_odd or (is_together and len({*map(len, parts)}) > 1):
+        raise Unclear("it loops over several values that are not plain lists")
+    return [list(one) for one in (zip(*parts, strict=True) if is_together else product(*parts))]
+
+
+def make_task(
+    play: Play, line: int, name: str, module: str, raw: Mapping[str, Any], item: object
+) -> Task | None:
+    """Return a task with its arguments; None for an item of a loop that it leaves out."""
+    scope = make_scope(play, raw, {} if item is None else {name_item(raw): item})
+    failed_by, conditions = scope.judge(list_conditions(raw))
+    if failed_by is not None:
+        note_use(play, scope)
+        return None
+    scope.show_unset = lambda name, default: _show_unset(play, scope, name, default)
+    short = module.rpartition(".")[2]
+    given = raw[module]
+    if isinstance(given, str | int) or given is None:
+        given = _split_arguments(short, str(given or ""))
+    if not is_mapping(given):
+        raise Unclear(f"the arguments of {short} are not a mapping")
+    found = {**as_mapping(raw.get("args")), **as_mapping(given)}
+    given = found if short in NO_CHANGE else scope.fill(_fill_plain(scope, found))
+    note_use(play, scope)
+    return Task(line, name, module, short, given, raw, scope, conditions)
+
+
+def _fill_plain(scope: Scope, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with those filled that say what a step does: by their defaults."""
+    filled = dict(given)
+    for name in given.keys() & _PLAIN_ARGUMENTS:
+        # One without a default is a value of the request, which its module may refuse.
+        with suppress(Unclear):
+            filled[name] = scope.evaluate(given[name])
+    return {name: each for name, each in filled.items() if each is not OMIT}
+
+
+def _split_arguments(module: str, text: str) -> dict[str, Any]:
+    """Return the arguments of `module: a=1 b=2`; those of a command have its line as `_`."""
+    text = _VALUE.sub(r"{{\1}}", text)
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        words = text.split()
+    if module in _FREE:
+        names = "creates|removes|chdir|executable|warn|stdin"
+        found = dict(re.findall(rf"(?:^|\s)({names})=(\S+)", text))
+        return {**found, "_": re.sub(rf"(?:^|\s)({names})=\S+", "", text).strip()}
+    if not all("=" in word for word in words):
+        return {"_": text}
+    return dict(word.split("=", 1) for word in words)
+
+
+def _show_unset(play: Play, scope: Scope, name: str, default: str | None) -> str:
+    """Return the mark of a value that a request brings."""
+    of_item = "[]" in name
+    if name not in play.unknown and name not in scope.own and (of_item or is_simple(name)):
+        shown = name.replace("[].", " ").replace("[]", " item")
+        if make_name(shown) in play.unknown.values():
+            raise Unclear(f"the request has two values {make_name(shown)}")
+        play.unknown[name] = make_name(shown)
+        play.pages.fields |= make_fields([(shown, {})])
+        if of_item:
+            play.pages.items[play.unknown[name]] = name.partition("[]")[0]
+    if name not in play.unknown:
+        raise Unclear(f"it computes a value: {{{{ {name} }}}}")
+    if default:
+        given = play.pages.fields.get(play.unknown[name], {"default": ""})
+        if given.setdefault("default", default) != default:
+            raise Unclear(f"{name} has one default here and another elsewhere")
+    return mark(play.unknown[name])
