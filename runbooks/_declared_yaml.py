@@ -5,7 +5,7 @@ Only what data needs: no tags, no anchors, no aliases, and the plain words of YA
 """
 
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -96,8 +96,13 @@ def read_page(content: bytes) -> Page:
     return Page(cast("dict[str, Any]", document.data), document.places)
 
 
-def read_document(content: bytes, max_bytes: int) -> Document:
-    """Return the content of a file of YAML, or of JSON. Raises PageError."""
+def read_document(
+    content: bytes, max_bytes: int, rewrite: Callable[[Iterator[Any]], Iterator[Any]] = iter
+) -> Document:
+    """Return the content of a file of YAML, or of JSON. Raises PageError.
+
+    rewrite: takes the events of the parser, and returns those that are read.
+    """
     if len(content) > max_bytes:
         raise PageError(f"the file has more than {max_bytes // 1024} KiB: split it")
     try:
@@ -105,7 +110,7 @@ def read_document(content: bytes, max_bytes: int) -> Document:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PageError("is not UTF-8: save it as UTF-8", line) from None
-    builder = _Builder(_iterate_events(text))
+    builder = _Builder(rewrite(_iterate_events(text)))
     return Document(builder.build_document(), builder.places, builder.quoted)
 
 

@@ -1,7 +1,7 @@
 """Files of other tools as data, with the line of each value."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -11,6 +11,13 @@ from xml.sax.xmlreader import AttributesImpl, Locator
 
 from defusedxml import DefusedXmlException
 from defusedxml.sax import parseString
+from ruamel.yaml.events import (
+    AliasEvent,
+    MappingEndEvent,
+    MappingStartEvent,
+    SequenceEndEvent,
+    SequenceStartEvent,
+)
 
 from bot.features.importing.drafts import Unclear
 from bot.model.errors import InvalidRequestError
@@ -18,6 +25,7 @@ from runbooks._declared_yaml import Document, KeyPath, PageError, read_document
 
 MAX_BYTES = 1024 * 1024
 _MAX_DEPTH = 30
+_MOST_EXPANDED = 20_000
 
 
 class SourceError(InvalidRequestError):
@@ -52,7 +60,8 @@ class Plain(str):
 def _keep_plain(document: Document, value: object, path: KeyPath) -> object:
     if isinstance(value, dict):
         pairs = as_mapping(cast("object", value)).items()
-        return {key: _keep_plain(document, each, (*path, key)) for key, each in pairs}
+        found = {key: _keep_plain(document, each, (*path, key)) for key, each in pairs}
+        return _merge(found) if "<<" in found else found
     if isinstance(value, list):
         parts = enumerate(as_list(cast("object", value)))
         return [_keep_plain(document, each, (*path, at)) for at, each in parts]
@@ -60,6 +69,44 @@ def _keep_plain(document: Document, value: object, path: KeyPath) -> object:
         return value
     is_other = value.lower() in _OTHER_FLAGS or _OTHER_NUMBER.fullmatch(value)
     return Plain(value) if is_other else value
+
+
+def _merge(given: Mapping[str, object]) -> dict[str, object]:
+    """Return a mapping with those under the key <<, of which the first comes before the others."""
+    others = as_list(given["<<"]) or [given["<<"]]
+    return {key: each for one in reversed(others) for key, each in as_mapping(one).items()} | {
+        key: each for key, each in given.items() if key != "<<"
+    }
+
+
+def _expand_aliases(events: Iterator[Any]) -> Iterator[Any]:
+    """Yield events with those of an anchor in the place of each alias. Raises PageError."""
+    kept: dict[str, list[Any]] = {}
+    # The anchors whose values are being read, and how deep they began.
+    within: list[tuple[str, int]] = []
+    depth = count = 0
+    for event in events:
+        is_alias = isinstance(event, AliasEvent)
+        name = str(getattr(event, "anchor", None) or "")
+        found = kept.get(name) if is_alias else [event]
+        if found is None or any(name == each for each, _ in within if is_alias):
+            line, column = event.start_mark.line + 1, event.start_mark.column + 1
+            raise PageError(f"the alias *{name} has no anchor before it", line, column)
+        if not is_alias and name:
+            event.anchor = None
+            kept[name] = []
+            within.append((name, depth))
+        count += len(found) if is_alias else 0
+        if count > _MOST_EXPANDED:
+            line = event.start_mark.line + 1
+            raise PageError(f"its aliases stand for more than {_MOST_EXPANDED:,} parts", line)
+        for each, _ in within:
+            kept[each] += found
+        yield from found
+        depth += isinstance(event, MappingStartEvent | SequenceStartEvent)
+        depth -= isinstance(event, MappingEndEvent | SequenceEndEvent)
+        while within and depth == within[-1][1]:
+            within.pop()
 
 
 def as_mapping(value: object) -> dict[str, Any]:
@@ -118,7 +165,7 @@ def read_bytes(file: Path) -> bytes:
 def read_yaml(file: Path, content: bytes) -> Document:
     """Return the content of YAML or JSON. Raises SourceError."""
     try:
-        document = read_document(content, MAX_BYTES)
+        document = read_document(content, MAX_BYTES, _expand_aliases)
     except PageError as error:
         raise SourceError(f"{file}: {error}") from None
     return replace(document, data=_keep_plain(document, document.data, ()))

@@ -6,6 +6,7 @@ import random
 import subprocess
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -523,7 +524,14 @@ OUTSIDE = (
         ("rundeck", "- name: x\n  sequence: {commands: [1]}", "line 2: `sequence` has no list"),
         ("rundeck", "", "line 1: is not a job of Rundeck"),
         ("rundeck", "a: [1", "line "),
-        ("rundeck", "- &a x\n- *a", "anchors and aliases are not allowed"),
+        ("rundeck", "- &a x\n- *b", "line 2, column 3: the alias *b has no anchor before it"),
+        ("rundeck", "- &a [*a]", "the alias *a has no anchor before it"),
+        (
+            "rundeck",
+            "- &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n"
+            + "".join(f"- &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghi")),
+            "its aliases stand for more than 20,000 parts",
+        ),
         ("rundeck", b"\xff\xfe", "is not UTF-8"),
         ("rundeck", "x" * (MAX_BYTES + 1), "has more than 1024 KiB"),
         ("ansible", "[" * 10000, "is nested too deeply"),
