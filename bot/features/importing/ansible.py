@@ -25,8 +25,10 @@ from bot.features.importing.ansible_steps import (
     FURTHER,
     ODD_FLAGS,
     ODD_KEYS,
+    UNKNOWN,
     carry_tasks,
     find_no_meaning,
+    notify,
 )
 from bot.features.importing.ansible_tasks import NO_CHANGE, list_items, make_task
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
@@ -62,6 +64,7 @@ _SETTINGS: Mapping[str, str] = {
     "connection": "Keyturn reaches hosts by SSH: request it for the host that is meant",
 }
 _FOR_OTHERS = "it changes nothing on these hosts: its condition fails on all of them"
+_ELSEWHERE = "it changes nothing on these hosts, but something on the machine where Ansible runs"
 _NOT_RUN = "it does not run with the values that the files give to"
 # What tasks have of their play, of blocks around them, or of both.
 _OF_PLAY = ("become_user", *ODD_KEYS, *ODD_FLAGS)
@@ -184,11 +187,24 @@ def _make_play(
     pages.endings.append(lambda draft: target.system.guard(draft, facts.used))
     play = Play(file, pages, variables, facts, target.values, unknown)
     play.defaults |= variables.defaults
+    play.used |= variables.used
     return play
 
 
 def _question_defaults(play: Play) -> None:
-    """Ask whether the inventory has other values than those that are used, or has some at all."""
+    """Ask whether the inventory has other values than those that are used, or has some at all.
+
+    And who does what Ansible did where it ran.
+    """
+    if play.elsewhere:
+        count, first = len(play.elsewhere), play.elsewhere[0]
+        such = (
+            f"{count} tasks, such as that of line {first}"
+            if count > 1
+            else f"task of line {first}"
+        )
+        text = f"TODO: who does the {such}, which Ansible did on the machine where it runs?"
+        play.pages.notes.append({"text": text})
     for names, title, reason, question in (
         (
             play.used & play.defaults,
@@ -223,6 +239,8 @@ def _import_task(
         _import_block(play, document, path, raw)
         return
     raw = {**play.common, **raw}
+    if "local_action" in raw:
+        raw |= {"delegate_to": "localhost"} | _read_local(raw.pop("local_action"))
     modules = list_modules(raw)
     if len(modules) != 1:
         ask(play, Origin(play.file, line, str(raw.get("name") or "task")), "it has no one module")
@@ -244,6 +262,11 @@ def _import_task(
         and _include(play, origin, module, raw)
     ):
         return
+    if _runs_elsewhere(raw) and short not in NO_CHANGE:
+        play.elsewhere.append(line)
+        play.pages.leave_out(origin, _ELSEWHERE)
+        notify(play, raw, [UNKNOWN])
+        return
     try:
         made = [make_task(play, line, name, module, raw, item) for item in list_items(play, raw)]
         tasks = [task for task in made if task is not None]
@@ -251,6 +274,24 @@ def _import_task(
         _import_unclear(play, origin, module, str(unclear))
         return
     carry_tasks(play, origin, short, tasks, after)
+
+
+def _read_local(given: object) -> dict[str, Any]:
+    """Return the module of a local action with its arguments."""
+    if is_mapping(given):
+        arguments = as_mapping(given)
+        return {
+            str(arguments.get("module")): {
+                key: arguments[key] for key in arguments.keys() - {"module"}
+            }
+        }
+    module, _, rest = str(given).strip().partition(" ")
+    return {module: rest}
+
+
+def _runs_elsewhere(raw: Mapping[str, Any]) -> bool:
+    """Return whether a task runs on the machine where Ansible runs."""
+    return str(raw.get("delegate_to")) in ("localhost", "127.0.0.1")
 
 
 def _import_block(play: Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:
@@ -271,7 +312,9 @@ def _include(play: Play, origin: Origin, module: str, raw: Mapping[str, Any]) ->
         if raw.keys() - _OF_ROLE - {module} or given.keys() - {"name", "tasks_from"}:
             return False
         return _import_role(play, origin, str(name), raw, str(part))
-    if module.endswith("playbook") or raw.keys() - _OF_INCLUDE - {module}:
+    more = {"delegate_to"} if module.endswith("import_tasks") else set[str]()
+    own = {*_OF_INCLUDE, *more}
+    if module.endswith("playbook") or raw.keys() - own - {module}:
         return False
     try:
         found = _list_included(play, module, raw)
@@ -390,6 +433,7 @@ def _import_role(
         one: value for one, value in variables.known.items() if one not in variables.assigned
     }
     play.defaults |= variables.defaults
+    play.used |= variables.used
     inside = replace(play, file=file, variables=variables, around=(*play.around, play.file))
     play.roles.append(inside)
     _import_inside(inside, origin, raw, document)

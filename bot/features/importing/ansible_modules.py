@@ -19,7 +19,7 @@ from bot.features.importing.sources import (
     is_true,
     read_bytes,
 )
-from bot.features.importing.templates import Facts
+from bot.features.importing.templates import ROLE, Facts
 from bot.features.importing.variables import find_folder
 
 # How it is done, not what.
@@ -91,6 +91,8 @@ class Given:
     def read_file(self, folder: str, name: str) -> str:
         """Return the content of a file beside the playbook, or of its role. Raises Unclear."""
         place, role = self._file.absolute().parent, find_folder(self._file)
+        if name.startswith(f"{ROLE}/"):
+            name, folder, place = name.removeprefix(f"{ROLE}/"), ".", role
         if not name or name.startswith("/") or ".." in Path(name).parts or "\x01" in name:
             raise Unclear(f"its source {show_marks(name)[:80]!r} is no file beside the playbook")
         for file in (role / folder / name, role / name, place / folder / name, place / name):

@@ -9,8 +9,8 @@ from bot.features.importing.drafts import Origin
 from bot.features.importing.pages import Pages
 from bot.features.importing.sources import as_list, as_mapping
 from bot.features.importing.systems import DEFAULT_SYSTEM, SYSTEMS, System
-from bot.features.importing.templates import Facts, Scope
-from bot.features.importing.variables import Variables
+from bot.features.importing.templates import ROLE, Facts, Scope
+from bot.features.importing.variables import Variables, find_role
 
 LINES = frozenset({"command", "shell", "raw"})
 # Keys of a task that are no module.
@@ -55,6 +55,8 @@ class Play:
         default_factory=dict[str, list[tuple[int, str]]]
     )
     """As `notified`, by the variable that says whether a task changed something."""
+    elsewhere: list[int] = field(default_factory=list[int])
+    """The lines of tasks that run where Ansible runs."""
     roles: "list[Play]" = field(default_factory=list["Play"])
     """The roles whose tasks were imported, and whose handlers are at the end."""
     around: tuple[Path, ...] = ()
@@ -122,7 +124,7 @@ def name_item(raw: Mapping[str, Any]) -> str:
 def make_scope(play: Play, raw: Mapping[str, Any], items: Mapping[str, Any]) -> Scope:
     """Return what the templates of a task see, without what a request brings."""
     known, own = play.variables, as_mapping(raw.get("vars"))
-    items = {**play.items, **items}
+    items = {**({"role_path": ROLE} if find_role(play.file) else {}), **play.items, **items}
     return Scope(known.known, play.facts, known.assigned, known.is_open, own, items)
 
 

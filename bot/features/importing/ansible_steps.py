@@ -1,5 +1,6 @@
 """Steps of a task: typed where its module or its line has a plain meaning, blind, or asked for."""
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from bot.features.importing.ansible_modules import MODULES, Given
 from bot.features.importing.ansible_play import LINES, After, Play, Task, as_parts, ask, note_use
 from bot.features.importing.ansible_tasks import NO_CHANGE
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
+from bot.features.importing.shell_reads import only_reads
 from bot.features.importing.sources import as_list, as_mapping, is_false, is_list, is_true
 
 _UNTIL = re.compile(
@@ -27,7 +29,7 @@ FURTHER = frozenset(
 ODD_KEYS = ("environment", "until", "failed_when", "async")
 ODD_FLAGS = ("ignore_errors", "check_mode", "run_once")
 # When a step is needed: that no page can know.
-_UNKNOWN = (0, "")
+UNKNOWN = (0, "")
 _NOTIFIED = "whether a task that notifies it was changed"
 # Modules whose files belong to who runs them, unless an argument says to whom.
 _OWNED = {"file": "owner", "copy": "owner", "template": "owner", "cron": "user"}
@@ -55,7 +57,7 @@ def carry_tasks(
         play.pages.leave_out(origin, NO_CHANGE[module])
     elif reason := find_no_meaning(play, module, tasks[0]):
         what = f"what the module {module} did at line {origin.line}"
-        _notify(play, tasks[0].raw, [_UNKNOWN])
+        notify(play, tasks[0].raw, [UNKNOWN])
         ask(play, origin, reason, what)
     elif after is None and module not in LINES and _is_restart(play, tasks[0]):
         verb = str(tasks[0].given["state"]).removesuffix("ed")
@@ -173,7 +175,7 @@ def _changes_nothing(task: Task) -> bool:
     """Return whether a task says that it changes nothing, and its command is known to read."""
     code = str(task.given.get("_", task.given.get("cmd", "")))
     is_read = str(task.raw.get("changed_when", "")).lower() in ("false", "no")
-    return is_read and task.module in LINES and shell_lines.only_reads(code)
+    return is_read and task.module in LINES and only_reads(code)
 
 
 def _carry_typed(
@@ -206,13 +208,13 @@ def _carry_typed(
             )
     except Unclear as unclear:
         ask(play, origin, str(unclear), f"what the module {module} did at line {origin.line}")
-        _notify(play, tasks[0].raw, [_UNKNOWN])
+        notify(play, tasks[0].raw, [UNKNOWN])
         return
     notes = [f"the draft asks at this step for the condition {question}"] if question else []
     if _may_fail(tasks[0].raw) & set(_list_odd_keys(tasks[0].raw)):
         notes.append("Ansible went on or tried again if it failed; Keyturn stops there")
     play.pages.add_outcome(Kind.TYPED, origin, "; ".join(notes))
-    _notify(play, tasks[0].raw, conditions)
+    notify(play, tasks[0].raw, conditions)
 
 
 def _stay_on(play: Play, page: int) -> None:
@@ -266,7 +268,7 @@ def _describe_condition(raw: Mapping[str, Any]) -> str:
     return " ".join(shown.split())[:300]
 
 
-def _notify(play: Play, raw: Mapping[str, Any], conditions: Sequence[tuple[int, str]]) -> None:
+def notify(play: Play, raw: Mapping[str, Any], conditions: Sequence[tuple[int, str]]) -> None:
     """Keep when the steps of a task are needed, for what it notifies and registers."""
     if "register" in raw:
         play.registered.setdefault(str(raw["register"]), []).extend(conditions)
@@ -278,12 +280,14 @@ def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) 
     given = dict(task.given)
     code = str(given.pop("_", given.pop("cmd", "")) or shlex.join(as_list(given.pop("argv", []))))
     root = is_true(task.raw.get("become", play.root))
-    if "register" in task.raw and shell_lines.only_reads(code):
+    if "register" in task.raw and only_reads(code):
         play.pages.leave_out(origin, "it only reads, and its result is used by other tasks")
         return
-    _notify(play, task.raw, [_UNKNOWN])
+    notify(play, task.raw, [UNKNOWN])
     path = str(given.pop("chdir", ""))
-    creates, removes = str(given.pop("creates", "")), str(given.pop("removes", ""))
+    # Ansible looks for them in the directory where it runs the line.
+    names = [str(given.pop(key, "")) for key in ("creates", "removes")]
+    creates, removes = (name and posixpath.join(path, name) for name in names)
     given.pop("warn", None)
     shell = str(given.pop("executable", ""))
     if given or not code:

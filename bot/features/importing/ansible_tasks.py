@@ -8,13 +8,14 @@ from itertools import product
 from typing import Any
 
 from bot.features.importing.ansible_play import LINES, Play, Task, make_scope, name_item, note_use
-from bot.features.importing.drafts import Unclear, make_name, mark
+from bot.features.importing.drafts import Unclear, is_value, make_name, mark
 from bot.features.importing.pages import make_fields
 from bot.features.importing.sources import as_list, as_mapping, is_list, is_mapping
-from bot.features.importing.templates import OMIT, ListItem, Scope, flatten, is_simple
+from bot.features.importing.templates import OMIT, ROLE, ListItem, Scope, flatten, is_simple
 from bot.features.importing.variables import list_conditions
 
 _VALUE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
+_NAMED = re.compile(r"\s*\{\{\s*(\w+)\s*\}\}\s*")
 _FREE = LINES | {"script"}
 NO_CHANGE: Mapping[str, str] = {
     **dict.fromkeys(
@@ -58,13 +59,35 @@ def list_items(play: Play, raw: Mapping[str, Any]) -> list[object]:
     try:
         items = scope.evaluate(raw[loops[0]])
     except Unclear as unclear:
-        raise Unclear(f"it loops over values that are not in the file: {unclear}") from None
+        items = _fill_items(play, scope, raw[loops[0]])
+        if items is None:
+            raise Unclear(f"it loops over values that are not in the file: {unclear}") from None
     items = _split_items(loops[0], items)
     if not items and (scope.used or scope.assumed):
         # A list that is empty by default is one that an inventory fills.
         raise Unclear("it loops over values that are not in the file, but in an inventory")
     note_use(play, scope)
     return items
+
+
+def _fill_items(play: Play, scope: Scope, loop: object) -> list[Any] | None:
+    """Return the items of a list that a file gives, in which values of a request stand.
+
+    None if they are not known, or one of them may be a list by itself.
+    """
+    named = _NAMED.fullmatch(loop) if isinstance(loop, str) else None
+    raw = scope.own.get(named[1], scope.known.get(named[1])) if named else loop
+    if not is_list(raw):
+        return None
+    if named:
+        scope.used.add(named[1])
+    scope.show_unset = lambda name, default: _show_unset(play, scope, name, default)
+    try:
+        items = as_list(scope.fill(raw))
+    except Unclear:
+        return None
+    is_odd = any(is_value(one) if isinstance(one, str) else is_list(one) for one in items)
+    return None if is_odd else items
 
 
 def _find_open_list(scope: Scope, loop: object) -> str | None:
@@ -124,6 +147,10 @@ def make_task(
     found = {**as_mapping(raw.get("args")), **as_mapping(given)}
     given = found if short in NO_CHANGE else scope.fill(_fill_plain(scope, found))
     note_use(play, scope)
+    if odd := {
+        key for key, each in as_mapping(given).items() if key != "src" and ROLE in str(each)
+    }:
+        raise Unclear(f"its {min(odd)} is a path on the machine where Ansible runs")
     return Task(line, name, module, short, given, raw, scope, conditions)
 
 

@@ -76,6 +76,10 @@ def mark(name: str) -> str:
     return f"\x01{name}\x02"
 
 
+def has_mark(text: str) -> bool:
+    return _MARK.search(text) is not None
+
+
 def is_value(text: str) -> bool:
     """Return whether a text is a value of the request, and nothing more."""
     return _MARK.fullmatch(text) is not None

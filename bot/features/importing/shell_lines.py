@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 from bot.features.importing import changes, file_changes
 from bot.features.importing.drafts import Draft, Origin, Unclear, mark, show_marks
+from bot.features.importing.shell_reads import SILENT, is_reading
 from runbooks._declared_commands import make_script
-from runbooks._declared_reads import refuse_change
 
 _SHELL_SIGNS = re.compile(r"[|&;<>()`$*?~\[\]{}!#\n\\]")
 _MARK = re.compile("\x01([a-z][a-z0-9_]*)\x02")
-_SILENT = frozenset({"echo", "printf", "true", ":", "sleep", "pwd", "whoami", "cd", "exit", "set"})
 _VERBS = frozenset(
     {"start", "stop", "enable", "disable", "mask", "unmask", "restart", "reload", "status"}
 )
@@ -57,26 +56,6 @@ def understand_line(line: str) -> list[Meaning] | None:
     return meanings
 
 
-def only_reads(code: str) -> bool:
-    """Return whether each command of a line, also of a pipe, is known to only read."""
-    parts = re.split(r"\s*(?:\|\||&&|[|;\n])\s*", code.strip())
-    return all(map(_is_reading, filter(None, parts)))
-
-
-def _is_reading(part: str) -> bool:
-    plain = re.sub(r"\s*(?:2>&1|[12]?>\s*/dev/null)", "", part)
-    try:
-        words = shlex.split(plain)
-    except ValueError:
-        return False
-    # A pattern of grep, and a value of the request, may have such signs.
-    bare = re.sub(r"'[^']*'|\"[^\"$`\\]*\"", "", plain)
-    if re.search(r"[&<>()`$]", bare) or not words:
-        return False
-    words = words[1:] if words[0] == "sudo" else words
-    return bool(words) and (words[0] in _SILENT or _understand_reading(words) is not None)
-
-
 def has_signs(line: str) -> bool:
     """Return whether a line has something that a shell takes otherwise."""
     return _SHELL_SIGNS.search(line) is not None
@@ -88,7 +67,7 @@ def _understand(words: Sequence[str]) -> list[Meaning] | None:
     if not words or words[0].startswith("-"):
         return None
     program, rest = words[0].rpartition("/")[2], list(words[1:])
-    if program in _SILENT:
+    if program in SILENT:
         return [Meaning(left_out="it changes nothing on the host")]
     if [program, *rest] == ["systemctl", "daemon-reload"]:
         return [Meaning(changes.carry_daemon_reload)]
@@ -103,11 +82,7 @@ def _understand(words: Sequence[str]) -> list[Meaning] | None:
 
 
 def _understand_reading(words: Sequence[str]) -> list[Meaning] | None:
-    try:
-        refuse_change([_MARK.sub(r"{\1}", word) for word in words])
-    except ValueError:
-        return None
-    return [Meaning(reads=tuple(words))]
+    return [Meaning(reads=tuple(words))] if is_reading(words) else None
 
 
 def _list_services(path: str, program: str, rest: Sequence[str]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ Nothing is looked up, and nothing runs but the expressions, in Jinja's sandbox.
 
 import base64
 import json
+import operator
 import os.path
 import re
 import shlex
@@ -19,12 +20,16 @@ from jinja2.filters import FILTERS, do_indent
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from bot.features.importing.drafts import Unclear
+from bot.features.importing.drafts import Unclear, has_mark, show_marks
 from bot.features.importing.sources import Plain, as_list, as_mapping, is_list, is_mapping
 
+ROLE = "\x03role"
+"""What stands in a text for the folder of its role, which only a source may begin with."""
 OMIT = object()
 """The value of `omit`: an argument that is not given."""
+_BUILT_IN = "ansible.builtin."
 _KEEPS_TEXT = re.compile(r"\|\s*(string|to_json|to_nice_json)\s*\}\}$")
+_NUMBERS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}")
 _MOST_NESTED = 8
 _MOST_MATCHED, _MOST_INDENTED = 300, 100
 _FOR_RUN = frozenset({"lookup", "query", "q", "vars", "now", "undef", "loop", "environment"})
@@ -232,7 +237,7 @@ class Scope:
     def resolve(self, name: str) -> Any:
         """Return the value of a name, as templates see it."""
         if name in self.items:
-            return self.items[name]
+            return _hide_marks(self.items[name])
         if name in _CONSTANTS:
             return _CONSTANTS[name]
         fact = name.removeprefix("ansible_")
@@ -303,7 +308,7 @@ class Scope:
 
     def _replace(self, node: nodes.Expr, inner: set[str]) -> nodes.Expr:
         default: str | None = None
-        name = node
+        name: nodes.Node = node
         if (
             isinstance(node, nodes.Filter)
             and node.name in ("default", "d")
@@ -311,10 +316,13 @@ class Scope:
             and isinstance(node.args[0], nodes.Const)
             and str(node.args[0].value)
         ):
-            name, default = node.node, str(node.args[0].value)
+            name, default = node.node or node, str(node.args[0].value)
         if self.show_unset is None:
             return node
         self._replace_within(node, inner)
+        text = self._find_text(name, inner)
+        if text is not None:
+            return nodes.Const(text, lineno=node.lineno)
         part = self._find_part(name, inner)
         if part is None and isinstance(name, nodes.Name) and name.name not in inner:
             is_own = name.name in self.items or name.name in _FOR_RUN
@@ -340,21 +348,65 @@ class Scope:
         elif isinstance(node, nodes.Filter) and node.name in ("default", "d"):
             node.args = replace_all(node.args)
 
-    def _find_part(self, node: nodes.Node | None, inner: set[str]) -> str | None:
+    def _find_part(self, node: nodes.Node, inner: set[str]) -> str | None:
         """Return which part of an item of an unknown list a node is; None for anything else."""
-        keys = list[str]()
-        while isinstance(node, nodes.Getattr | nodes.Getitem):
-            if isinstance(node, nodes.Getattr):
-                keys.insert(0, node.attr)
-            elif isinstance(node.arg, nodes.Const):
-                keys.insert(0, str(node.arg.value))
-            else:
-                return None
-            node = node.node
-        if not isinstance(node, nodes.Name) or node.name in inner:
-            return None
-        item = self.items.get(node.name)
+        name, keys = _read_chain(node)
+        item = None if name in inner else self.items.get(name)
         return ".".join([item.variable, *keys]) if isinstance(item, ListItem) else None
+
+    def _find_text(self, node: nodes.Node, inner: set[str]) -> str | None:
+        """Return the text with values of the request that a node is; None for anything else.
+
+        It is a part of an item of a loop, or a variable whose value names what no file sets.
+        """
+        name, keys = _read_chain(node)
+        if name in inner:
+            return None
+        if name in self.items:
+            found = self.items[name]
+            for key in keys:
+                found = as_mapping(found).get(key)
+            return found if isinstance(found, str) and has_mark(found) else None
+        raw = self.own.get(name, self.known.get(name))
+        if keys or not isinstance(raw, str) or not isinstance(self.resolve(name), _Unknown):
+            return None
+        if name in self.assigned or self._nested > _MOST_NESTED:
+            return None
+        self._nested += 1
+        try:
+            found = self.fill(raw)
+        except Unclear:
+            return None
+        finally:
+            self._nested -= 1
+        self.used.add(name)
+        return found if isinstance(found, str) and has_mark(found) else None
+
+
+def _read_chain(node: nodes.Node) -> tuple[str, list[str]]:
+    """Return the name and the keys of a node such as `item.name`; "" for anything else."""
+    keys = list[str]()
+    while isinstance(node, nodes.Getattr | nodes.Getitem):
+        if isinstance(node, nodes.Getattr):
+            keys.insert(0, node.attr)
+        elif isinstance(node.arg, nodes.Const):
+            keys.insert(0, str(node.arg.value))
+        else:
+            return "", []
+        node = node.node
+    return (node.name, keys) if isinstance(node, nodes.Name) else ("", [])
+
+
+def _hide_marks(value: Any) -> Any:
+    """Return a value in which what a request brings is not known, so that nothing is computed."""
+    if is_mapping(value):
+        return {key: _hide_marks(each) for key, each in as_mapping(value).items()}
+    if is_list(value):
+        return [_hide_marks(each) for each in as_list(value)]
+    if not isinstance(value, str) or not has_mark(value):
+        return value
+    reason = f"it computes a value: {show_marks(value)[:80]}"
+    return _Unknown(hint=reason, exc=_NotKnownError)
 
 
 def split_and(condition: str) -> list[str]:
@@ -452,8 +504,9 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.scope = scope
         self.globals.clear()
         plain = {name: each for name, each in FILTERS.items() if name in _OF_JINJA}
-        self.filters = {**plain, **_FILTERS, "default": self._default, "d": self._default}
-        self.tests |= {"defined": self._is_defined, "undefined": self._is_undefined}
+        own = {**_FILTERS, "default": self._default, "d": self._default}
+        self.filters = {**plain, **own, **{f"{_BUILT_IN}{name}": own[name] for name in own}}
+        self.tests |= {"defined": self._is_defined, "undefined": self._is_undefined, **_TESTS}
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         is_part = isinstance(obj, ListItem)
@@ -531,15 +584,45 @@ def _to_nice_json(value: Any) -> str:
 
 
 def _replace_pattern(text: Any, pattern: str, new: str) -> str:
-    """Replace by a pattern, unless it may take long: by the text, and what repeats in it."""
-    text = _as_text(text)
+    return _compile(pattern, _as_text(text)).sub(new, text)
+
+
+def _compile(pattern: str, text: str) -> re.Pattern[str]:
+    """Return a pattern, unless it may take long: by the text, and what repeats in it."""
     repeats = re.findall(r"[*+?{]", pattern)
     if len(text) > _MOST_MATCHED or len(repeats) > 2 or re.search(r"\)[*+?{]", pattern):
-        raise Unclear("it replaces by a pattern that may take too long")
+        raise Unclear("it has a pattern that may take too long")
     try:
-        return re.sub(pattern, new, text)
+        return re.compile(pattern)
     except re.error as error:
         raise Unclear(f"its pattern is none: {error}") from None
+
+
+def _searches(text: Any, pattern: str) -> bool:
+    return _compile(pattern, _as_text(text)).search(text) is not None
+
+
+def _begins(text: Any, pattern: str) -> bool:
+    return _compile(pattern, _as_text(text)).match(text) is not None
+
+
+_COMPARES: Mapping[str, Callable[[Any, Any], bool]] = {
+    **dict.fromkeys(("==", "=", "eq"), operator.eq),
+    **dict.fromkeys(("!=", "<>", "ne"), operator.ne),
+    **dict.fromkeys((">", "gt"), operator.gt),
+    **dict.fromkeys((">=", "ge"), operator.ge),
+    **dict.fromkeys(("<", "lt"), operator.lt),
+    **dict.fromkeys(("<=", "le"), operator.le),
+}
+
+
+def _compare_versions(version: Any, other: Any, sign: str = "==") -> bool:
+    """Compare versions of numbers alone, which any of Ansible's ways compares alike."""
+    both = [str(one) for one in (version, other) if isinstance(one, str | int)]
+    if len(both) < 2 or sign not in _COMPARES or not all(map(_NUMBERS.fullmatch, both)):
+        raise Unclear("it compares versions that are not of numbers alone")
+    first, second = ([*map(int, one.split("."))] for one in both)
+    return _COMPARES[sign](first, second)
 
 
 def _indent(text: Any, width: int = 4, first: Any = False, blank: Any = False) -> str:  # noqa: FBT002 - Jinja calls it so
@@ -578,6 +661,13 @@ def _as_text(value: Any) -> str:
     return value
 
 
+_TESTS: Mapping[str, Callable[..., bool]] = {
+    "version": _compare_versions,
+    "version_compare": _compare_versions,
+    "truthy": bool,
+    "search": _searches,
+    "match": _begins,
+}
 _FILTERS: Mapping[str, Callable[..., Any]] = {
     "bool": _read_flag,
     "flatten": flatten,

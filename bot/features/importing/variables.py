@@ -19,12 +19,13 @@ from bot.features.importing.sources import (
     read_bytes,
     read_yaml,
 )
-from bot.features.importing.templates import Facts, Scope, split_and
+from bot.features.importing.templates import ROLE, Facts, Scope, split_and
 
 _ANY, _ANYWHERE, _FILE = "", "/", "."
 _FIRST_FOUND = re.compile(
     r"\s*\{\{\s*lookup\(\s*['\"](?:ansible\.builtin\.)?first_found['\"]\s*,\s*(\w+)\s*\)\s*\}\}\s*"
 )
+_NAMED = re.compile(r"\s*\{\{\s*\w+\s*\}\}\s*")
 _NOT_SET = re.compile(r"\s*(\w+)\s+is\s+(?:not\s+defined|undefined)\s*")
 # What a task that only reads a file or sets a value may have beside it.
 _PLAIN_KEYS = frozenset({"name", "tags", "when", "with_first_found", "loop", "no_log", "vars"})
@@ -41,6 +42,8 @@ class Variables:
     """Those that only a run sets."""
     is_open: bool = False
     """Whether there are files of variables that were not read, and may set any."""
+    used: frozenset[str] = frozenset()
+    """Those that decide which files of variables are read."""
 
 
 def read_variables(
@@ -95,7 +98,13 @@ def read_variables(
     found = {name: value for name, value in found.items() if name not in assigned} | dict(given)
     only = {name for name in defaults if name in found and found[name] == defaults[name]}
     is_open = bool(play.get("vars_files") or {_ANY, _ANYWHERE} & assigned)
-    return Variables(found, frozenset(only - {*given}), frozenset(assigned - {*given}), is_open)
+    return Variables(
+        found,
+        frozenset(only - {*given}),
+        frozenset(assigned - {*given}),
+        is_open,
+        frozenset(scope.used - {*given}),
+    )
 
 
 def find_role(file: Path) -> Path | None:
@@ -186,7 +195,7 @@ def _list_assigned(
                 yield str(name), given if sure and _is_sure(raw, str(key), scope, name) else None
         elif short == "include_vars" and not _is_for_others(raw, scope):
             yield str(as_mapping(each).get("name")), None
-            yield _find_variables(raw, str(key), role, scope, sure)
+            yield from _find_variables(raw, str(key), role, scope, sure)
         yield from _list_assigned(each, role, scope, sure)
 
 
@@ -220,18 +229,27 @@ def _find_variables(
     role: Path | None,
     scope: Scope,
     sure: bool,  # noqa: FBT001
-) -> tuple[str, object]:
+) -> Iterator[tuple[str, object]]:
+    """Yield what a task that reads a file of variables sets, as `_list_assigned` does."""
     given = raw[module]
     if as_mapping(given).keys() - {"file"}:
-        return _ANY, None
-    if re.search(r"_dir|\.\.|^ *(/|\{\{ *(?!item)\w+ *\}\} *$)", str(given)):
-        return _ANYWHERE, None
-    if role is None or not sure or not _is_sure(raw, module, scope):
-        return _ANY, None
-    if raw.keys() & {"vars"} and not _FIRST_FOUND.fullmatch(str(given)):
-        return _ANY, None
-    found = find_file(raw, module, role, scope)
-    return (_FILE, found) if found else (_ANY, None)
+        yield _ANY, None
+        return
+    is_odd = raw.keys() & {"vars"} and not _FIRST_FOUND.fullmatch(str(given))
+    name = str(as_mapping(given).get("file", given))
+    is_within = not re.search(r"_dir|\.\.|^ *(/|\{\{ *(?!item)\w+ *\}\} *$)", name)
+    is_named = _NAMED.fullmatch(name)
+    if role and not is_odd and (is_within or is_named):
+        found = find_file(raw, module, role, scope)
+        if found and sure and is_within and _is_sure(raw, module, scope):
+            yield _FILE, found
+            return
+        content = _read(found, role) if found else None
+        if is_mapping(content) and "include_vars" not in as_mapping(content):
+            # It may not be read, so only a run knows what is in it.
+            yield from dict.fromkeys(map(str, as_mapping(content))).items()
+            return
+    yield (_ANY if is_within else _ANYWHERE), None
 
 
 def find_file(
@@ -251,9 +269,10 @@ def find_file(
             if _may_be_there(each, folders, scope):
                 return None
             continue
-        for folder in folders:
-            if name and is_file_within(folder / name, role):
-                return folder / name
+        of_role = name.removeprefix(f"{ROLE}/")
+        for folder in folders if of_role == name else [role]:
+            if name and is_file_within(folder / of_role, role):
+                return folder / of_role
     return None
 
 

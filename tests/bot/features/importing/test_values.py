@@ -1,0 +1,149 @@
+"""Values that files decide, and those that a request, an inventory or a run brings."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.bot.features.importing.test_public_steps import show, write_role
+
+ANCHORS = """\
+- file: &made {path: /srv/a, state: directory}
+- file: {<<: *made, path: /srv/b}
+- file: *made
+  when: &never [wanted is defined]
+- file: {path: /srv/c, state: directory}
+  when: *never
+"""
+
+
+def test_anchors_stand_for_their_values(tmp_path: Path):
+    page = show(write_role(tmp_path, {"tasks/main.yml": ANCHORS}))
+    assert page.count("title: Create the directory /srv/a") == 2
+    assert page.count("title: Create the directory /srv/b") == 1
+    assert "Ansible asked wanted is defined" in page
+
+
+SOMETIMES = {
+    "tasks/main.yml": "- include_vars: {file: '{{ own }}'}\n  when: found.stdout == 'x'\n"
+    "- file: {path: '{{ place }}/{{ name }}', state: directory}\n"
+    "- file: {path: '{{ place }}/{{ level }}', state: directory}\n",
+    "defaults/main.yml": "own: small.yml\nplace: /srv\nname: web\nlevel: high\n",
+    "vars/small.yml": "level: low\n",
+}
+
+
+def test_file_of_variables_that_is_read_sometimes_decides_only_its_own(tmp_path: Path):
+    job = write_role(tmp_path, SOMETIMES)
+    page = show(job)
+    assert "Create the directory /srv/web" in page
+    assert "high" not in page
+    assert "low" not in page
+    assert "own" in next(one.note for one in job.outcomes if one.what == "defaults of the role")
+
+
+@pytest.mark.parametrize("value", ["'{{ x.stdout }}'", "/etc/small.yml", "../../small.yml"])
+def test_file_of_variables_that_is_not_known_may_set_any(tmp_path: Path, value: str):
+    files = {**SOMETIMES, "defaults/main.yml": f"own: {value}\nplace: /srv\nname: web\n"}
+    assert "/srv/web" not in show(write_role(tmp_path, files))
+
+
+def test_files_of_a_role_are_found_by_its_path(tmp_path: Path):
+    tasks = (
+        "- include_tasks: '{{ role_path }}/tasks/more.yml'\n"
+        "- copy: {dest: /srv/path, content: '{{ role_path }}'}\n"
+        "- copy: {dest: /srv/other, src: '{{ role_path }}/../other'}\n"
+    )
+    files = {
+        "tasks/main.yml": tasks,
+        "tasks/more.yml": "- template: {src: '{{ role_path }}/templates/{{ item }}.j2', "
+        "dest: '/srv/{{ item }}'}\n  loop: [a]\n",
+        "templates/a.j2": "text of a\n",
+    }
+    job = write_role(tmp_path, files)
+    page = show(job)
+    assert "text of a" in page
+    assert "Create /srv/path" not in page
+    notes = " ".join(one.note for one in job.outcomes)
+    assert "its content is a path on the machine where Ansible runs" in notes
+    assert "is no file beside the playbook" in notes
+
+
+MARKED = {
+    "tasks/main.yml": "- file: {path: '{{ item.path }}', mode: '{{ item.mode }}', "
+    "state: directory}\n"
+    "  loop:\n"
+    "    - {path: '{{ base }}/data', mode: '0750', on: true}\n"
+    "    - {path: '{{ base }}/off', mode: '0750', on: false}\n"
+    "  when: item.on\n"
+    "- file: {path: '{{ base }}/x', state: touch}\n  when: base == '/srv'\n"
+    "- copy: {dest: /srv/a, content: '{{ base | upper }}'}\n"
+    "- file: {path: '/srv/{{ item }}', state: touch}\n  loop: ['{{ either }}']\n"
+    "- file: {path: '{{ item }}', state: touch}\n  loop: ['{{ base }}/one', /srv/two]\n"
+    "  when: item != '/srv/two'\n",
+    "defaults/main.yml": "base: '{{ top }}/app'\n",
+}
+
+
+def test_values_joined_to_what_a_request_brings_stay_joined_and_nothing_is_computed(
+    tmp_path: Path,
+):
+    job = write_role(tmp_path, MARKED)
+    page = show(job)
+    assert "Create the directory {top}/app/data" in page
+    assert "/app/off" not in page, "the files decide that"
+    assert "Ansible asked base == '/srv'" in page, "and not this"
+    assert "APP" not in page
+    assert "/srv/{either}" not in page, "it may be a list"
+    assert "Create the file {top}/app/one" in page
+    assert "Ansible asked item != '/srv/two'" in page
+    assert "/srv/two" not in page.replace("item != '/srv/two'", "")
+
+
+def test_what_runs_where_ansible_runs_is_asked_about_once(tmp_path: Path):
+    tasks = (
+        "- file: {path: /srv/a, state: directory}\n  delegate_to: localhost\n"
+        "- local_action: {module: copy, dest: /srv/b, content: x}\n"
+        "- local_action: command touch /srv/c\n"
+        "- file: {path: /srv/d, state: directory}\n  delegate_to: db1\n"
+        "- file: {path: /srv/e, state: directory}\n"
+    )
+    job = write_role(tmp_path, {"tasks/main.yml": tasks})
+    page = show(job)
+    assert "TODO: who does the 3 tasks, such as that of line 1, which Ansible did" in page
+    assert [name for name in "abcde" if f"/srv/{name}" in page] == ["e"]
+    assert [one.line for one in job.outcomes if "where Ansible runs" in one.note] == [1, 3, 4]
+    assert [one.line for one in job.outcomes if "it runs on another host" in one.note] == [5]
+
+
+def test_file_that_a_line_creates_is_in_its_directory(tmp_path: Path):
+    task = "- command: openssl genrsa -out ca.key\n  args: {chdir: /srv/ca, creates: ca.key}\n"
+    page = show(write_role(tmp_path, {"tasks/main.yml": task}))
+    assert "no such file" in page
+    assert "/srv/ca/ca.key is there" in page
+
+
+@pytest.mark.parametrize(
+    ("condition", "runs"),
+    [
+        ("ansible_distribution_major_version is version('12', '>=')", True),
+        ("'1.10' is version_compare('1.9', '<')", False),
+        ("ansible_distribution is match('Deb')", True),
+        ("ansible_distribution is search('^eb')", False),
+        ("on is truthy and (names | ansible.builtin.unique) == ['a']", True),
+    ],
+)
+def test_tests_of_ansible_are_decided_as_ansible_decides_them(
+    tmp_path: Path, condition: str, runs: bool
+):
+    files = {
+        "tasks/main.yml": f'- file: {{path: /srv/a, state: touch}}\n  when: "{condition}"\n',
+        "defaults/main.yml": "on: true\nnames: [a, a]\n",
+    }
+    page = show(write_role(tmp_path, files))
+    assert ("Create the file /srv/a" in page) == runs
+    assert "Ansible asked" not in page
+
+
+def test_version_that_is_not_of_numbers_alone_is_not_decided(tmp_path: Path):
+    task = "- file: {path: /srv/a, state: touch}\n  when: \"'1.0rc1' is version('1.0', '<')\"\n"
+    assert "Ansible asked '1.0rc1'" in show(write_role(tmp_path, {"tasks/main.yml": task}))
