@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bot.features.importing import changes, file_changes, file_parts
+from bot.features.importing import changes, file_changes, file_lines, file_parts
 from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 from bot.features.importing.sources import (
     SourceError,
@@ -160,7 +160,7 @@ def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear("its line has parts of the one that it replaces")
     there = "replaced" if only_replaces else "created" if create else "there"
     wanted = there if present else "gone"
-    file_changes.carry_line(draft, origin, path, line, pattern=pattern, wanted=wanted)
+    file_lines.carry_line(draft, origin, path, line, pattern=pattern, wanted=wanted)
     if any(attributes.values()):
         file_changes.carry_attributes(draft, origin, path, attributes)
 
@@ -199,7 +199,7 @@ def _carry_sysctl(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear("it leaves the kernel as it is")
     changes.carry_sysctl(draft, origin, name, value)
     pattern = f"^ *{re.escape(name)} *="
-    file_changes.carry_line(draft, origin, file, f"{name}={value}", pattern=pattern)
+    file_lines.carry_line(draft, origin, file, f"{name}={value}", pattern=pattern)
 
 
 def _carry_module(draft: Draft, origin: Origin, given: Given) -> None:
@@ -324,7 +324,7 @@ def _carry_key(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear("its key is not one key with a comment and without options")
     if not present:
         raise Unclear("without this key, someone may be locked out of the host")
-    file_changes.carry_line(draft, origin, path, key)
+    file_lines.carry_line(draft, origin, path, key)
 
 
 def _carry_block(draft: Draft, origin: Origin, given: Given) -> None:
