@@ -6,9 +6,15 @@ Each argument has to be taken: a task with one that is not read has no plain mea
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from bot.features.importing import changes, file_changes, file_lines, file_parts
+from bot.features.importing import (
+    changes,
+    file_changes,
+    file_lines,
+    file_parts,
+    file_sources,
+)
 from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 from bot.features.importing.sources import (
     SourceError,
@@ -23,7 +29,10 @@ from bot.features.importing.templates import ROLE, Facts
 from bot.features.importing.variables import find_folder
 
 # How it is done, not what.
-_NO_MEANING = frozenset({"backup", "cache_valid_time", "update_cache_retries"})
+_NO_MEANING = frozenset(
+    {"backup", "cache_valid_time", "update_cache_retries", "update_cache_retry_max_delay",
+     "force_apt_get", "lock_timeout"}
+)  # fmt: skip
 
 
 class Given:
@@ -103,9 +112,9 @@ class Given:
                     raise Unclear(f"{name} is no small file of text") from None
         raise Unclear(f"its source {name[:80]} is not beside the playbook")
 
-    def refuse_unless(self, name: str, plain: str) -> None:
-        """Take an argument that has to be as it is without it. Raises Unclear."""
-        if self.take(name, default=plain) != plain:
+    def refuse_unless(self, name: str, *plain: str) -> None:
+        """Take an argument that has to be as it is without it, or alike. Raises Unclear."""
+        if self.take(name, default=plain[0]) not in plain:
             raise Unclear(f"its argument {name} is not read")
 
     def refuse_to_keep(self) -> None:
@@ -126,6 +135,7 @@ def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
     reload = given.take_flag("daemon_reload", "daemon-reload")
     has_mask, masked = given.has("masked"), given.take_flag("masked")
     given.refuse_unless("scope", "system")
+    given.refuse_unless("use", "auto", "service", "systemd")
     given.refuse_rest()
     if state not in ("", "started", "stopped", "restarted", "reloaded"):
         raise Unclear(f"the state {state[:40]} is not read")
@@ -149,27 +159,76 @@ def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:
 def _carry_line(draft: Draft, origin: Origin, given: Given) -> None:
     path = given.take("path", "dest", "destfile", "name")
     line, pattern = given.take("line", "value"), given.take("regexp", "regex")
-    after = given.take("insertafter", default="EOF")
+    place = _take_place(given)
     present = given.take_presence()
     create, only_replaces = given.take_flag("create"), given.take_flag("backrefs")
     attributes = given.take_attributes()
     given.refuse_rest()
-    if after != "EOF":
-        raise Unclear("it inserts the line at a place within the file")
     if only_replaces and ("\\" in line or not present or create or not pattern):
         raise Unclear("its line has parts of the one that it replaces")
     there = "replaced" if only_replaces else "created" if create else "there"
     wanted = there if present else "gone"
-    file_lines.carry_line(draft, origin, path, line, pattern=pattern, wanted=wanted)
+    file_lines.carry_line(
+        draft, origin, path, line, pattern=pattern, wanted=wanted, place=place if present else None
+    )
     if any(attributes.values()):
         file_changes.carry_attributes(draft, origin, path, attributes)
 
 
+def _take_place(given: Given) -> tuple[Literal["after", "before"], str] | None:
+    """Return after or before which line a new one is added, by its pattern; None at the end."""
+    after, before = given.take("insertafter"), given.take("insertbefore")
+    if after and before:
+        raise Unclear("it has two places for the line")
+    if "BOF" in (after, before):
+        return ("before", "")
+    if before:
+        return ("before", before)
+    return ("after", after) if after not in ("", "EOF") else None
+
+
+def _carry_replace(draft: Draft, origin: Origin, given: Given) -> None:
+    path = given.take("path", "dest", "destfile", "name")
+    pattern, new = given.take("regexp"), given.take("replace")
+    attributes = given.take_attributes()
+    given.refuse_rest()
+    file_lines.carry_replacement(draft, origin, path, pattern, new)
+    if any(attributes.values()):
+        file_changes.carry_attributes(draft, origin, path, attributes)
+
+
+def _carry_fetched(draft: Draft, origin: Origin, given: Given) -> None:
+    address, path = given.take("url"), given.take("dest")
+    checksum, attributes = given.take("checksum"), given.take_attributes()
+    is_forced = given.take_flag("force", "thirsty")
+    given.take("timeout")
+    given.refuse_unless("validate_certs", "true")
+    given.refuse_rest()
+    if is_forced and not checksum:
+        raise Unclear("it fetches the file each time, whatever is in it")
+    if path.endswith("/"):
+        raise Unclear("the name of its file is known only in a run")
+    file_sources.carry_fetched(draft, origin, address, path, checksum, attributes)
+
+
+def _carry_alternative(draft: Draft, origin: Origin, given: Given) -> None:
+    name, path = given.take("name"), given.take("path")
+    given.refuse_unless("state", "selected")
+    given.refuse_rest()
+    folder = {"Debian": "/var/lib/dpkg/alternatives", "RedHat": "/var/lib/alternatives"}
+    changes.carry_alternative(draft, origin, folder[given.facts["os_family"]], name, path)
+
+
 def _carry_copy(draft: Draft, origin: Origin, given: Given) -> None:
     path, content, source = given.take("dest"), given.take("content"), given.take("src")
-    attributes = given.take_attributes()
+    attributes, of_host = given.take_attributes(), given.take_flag("remote_src")
     given.refuse_to_keep()
     given.refuse_rest()
+    if of_host and (not source or path.endswith("/") or source.endswith("/")):
+        raise Unclear("it copies a directory, or into one")
+    if of_host:
+        file_sources.carry_copy(draft, origin, source, path, attributes)
+        return
     if source:
         content = given.read_file("files", source)
         path = f"{path}{Path(source).name}" if path.endswith("/") else path
@@ -204,10 +263,14 @@ def _carry_sysctl(draft: Draft, origin: Origin, given: Given) -> None:
 
 def _carry_module(draft: Draft, origin: Origin, given: Given) -> None:
     name, present = given.take("name"), given.take_presence()
-    given.refuse_unless("persistent", "disabled")
+    at_boot = given.take("persistent", default="disabled")
     given.refuse_unless("params", "")
     given.refuse_rest()
+    if at_boot not in ("disabled", "present") or (at_boot == "present" and not present):
+        raise Unclear("it keeps a module from being loaded at boot, in any file")
     changes.carry_module(draft, origin, name, present=present)
+    if at_boot == "present":
+        file_parts.carry_module_file(draft, origin, name)
 
 
 def _carry_file(draft: Draft, origin: Origin, given: Given) -> None:
@@ -216,6 +279,8 @@ def _carry_file(draft: Draft, origin: Origin, given: Given) -> None:
     target, attributes = given.take("src"), given.take_attributes()
     if state == "link":
         given.take("force")
+    for name in ("access_time", "modification_time") if state == "touch" else ():
+        given.refuse_unless(name, "preserve")
     given.refuse_rest()
     match state:
         case "directory":
@@ -240,6 +305,9 @@ def _make_package_carrier(manager: str) -> Callable[[Draft, Origin, Given], None
         state = given.take("state", default="present")
         purge = manager == "apt-get" and given.take_flag("purge")
         given.take("update_cache", "update-cache")
+        # It has a meaning for versions alone, which no name of a package has here.
+        given.take_flag("allow_downgrade")
+        options = _take_options(given) if manager == "apt-get" else []
         given.refuse_rest()
         if not names:
             raise Unclear("it updates lists of packages, which leaves no state")
@@ -248,10 +316,30 @@ def _make_package_carrier(manager: str) -> Callable[[Draft, Origin, Given], None
         for name in names:
             present = state in ("present", "installed")
             changes.carry_package(
-                draft, origin, name, manager, present=present, purge=purge and not present
+                draft,
+                origin,
+                name,
+                manager,
+                present=present,
+                purge=purge and not present,
+                options=options if present else [],
             )
 
     return carry
+
+
+def _take_options(given: Given) -> list[str]:
+    """Return options of apt-get install. Raises Unclear."""
+    options: list[str] = []
+    if given.has("install_recommends"):
+        no = "" if given.take_flag("install_recommends") else "no-"
+        options.append(f"--{no}install-recommends")
+    release = given.take("default_release", "default-release")
+    if release:
+        if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9.+~-]*", release):
+            raise Unclear(f"the release {show_marks(release)[:40]!r} is not read")
+        options += ["-t", release]
+    return options
 
 
 def _carry_any_package(draft: Draft, origin: Origin, given: Given) -> None:
@@ -266,6 +354,7 @@ def _carry_user(draft: Draft, origin: Origin, given: Given) -> None:
     fields = {field: given.take(field) for field in ("uid", "comment", "home", "shell")}
     group, groups = given.take("group"), given.take_list("groups")
     append = given.take_flag("append")
+    given.refuse_unless("generate_ssh_key", "false")
     has_home = given.take_flag("create_home", "createhome", default=True)
     is_system, whole = given.take_flag("system"), given.take_flag("remove")
     given.refuse_rest()
@@ -291,9 +380,12 @@ def _carry_user(draft: Draft, origin: Origin, given: Given) -> None:
 
 def _carry_group(draft: Draft, origin: Origin, given: Given) -> None:
     name, present, is_system = given.take("name"), given.take_presence(), given.take_flag("system")
+    number = given.take("gid") if present else ""
     given.refuse_rest()
-    options = ["-r"] if is_system and present else []
+    options = [*(["-r"] if is_system and present else []), *(["-g", number] if number else [])]
     changes.carry_account(draft, origin, "group", name, present=present, options=options)
+    if number:
+        changes.carry_group_number(draft, origin, name, number)
 
 
 def _carry_hostname(draft: Draft, origin: Origin, given: Given) -> None:
@@ -398,6 +490,9 @@ MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "copy": _carry_copy,
     "template": _carry_template,
     "sysctl": _carry_sysctl,
+    "replace": _carry_replace,
+    "get_url": _carry_fetched,
+    "alternatives": _carry_alternative,
     "modprobe": _carry_module,
     "file": _carry_file,
     "apt": _make_package_carrier("apt-get"),

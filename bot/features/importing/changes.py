@@ -340,11 +340,19 @@ def _check_value(draft: Draft, value: str, pattern: str, what: str) -> None:
 
 
 def carry_package(
-    draft: Draft, origin: Origin, name: str, manager: str, *, present: bool, purge: bool = False
+    draft: Draft,
+    origin: Origin,
+    name: str,
+    manager: str,
+    *,
+    present: bool,
+    purge: bool = False,
+    options: Sequence[str] = (),
 ) -> None:
     """Install or remove a package of Debian (apt-get) or of Red Hat (dnf, yum).
 
-    purge: of Debian: remove its configuration too, also where only that is left.
+    purge: of Debian: remove its configuration too, also where only that is left. options: with
+    which it is installed.
     """
     _check_value(draft, name, _PACKAGE.pattern, "the name of one package")
     word, shown = draft.word(name), draft.text(name)
@@ -363,7 +371,7 @@ def carry_package(
         is_there = draft.add_state(f"has_{name}", is_left)
     draft.current.append(f"{shown} is {{{is_there} ? 'installed' : 'not installed'}}")
     program = f"/usr/bin/{manager}"
-    install = {**run_as_root(program, "-y", "install", word), "seconds": _PATIENCE}
+    install = {**run_as_root(program, "-y", *options, "install", word), "seconds": _PATIENCE}
     words = ["--purge"] if purge else []
     remove = {**run_as_root(program, "-y", *words, "remove", word), "seconds": _PATIENCE}
     draft.claim(f"the package {name}", "there" if present else "gone")
@@ -450,6 +458,29 @@ def carry_first_group(draft: Draft, origin: Origin, user: str, group: str) -> No
     state = {"value": value, "pattern": OWNER.pattern}
     now = draft.add_state(f"group_of_{user}", state)
     _set_field(draft, origin, user, "first group", "-g", now, group)
+
+
+def carry_group_number(draft: Draft, origin: Origin, name: str, number: str) -> None:
+    """Have a group that is there already with this number."""
+    _check_value(draft, name, OWNER.pattern, "a plain name")
+    _check_value(draft, number, "[0-9]{1,10}", "a number of a group")
+    reading = {"run": ["getent", "group", draft.word(name)], "statuses": [0, 2], "as": "text"}
+    found, wanted = draft.add_reading(f"group_{name}", reading), draft.expression(number)
+    value = f'{found} == "" ? {wanted} : split({found}, ":")[2]'
+    now = draft.add_state(f"number_of_{name}", {"value": value, "pattern": "[0-9]{1,10}"})
+    draft.claim(f"the number of the group {name}", number)
+    shown, word = draft.text(number), draft.word(name)
+    draft.add_step(
+        origin,
+        {
+            "title": f"Give the group {draft.text(name)} the number {shown}",
+            "when": f"{now} != {wanted}",
+            "do": run_as_root("/usr/sbin/groupmod", "-g", draft.word(number), word),
+            "undo": run_as_root("/usr/sbin/groupmod", "-g", f"{{{now}}}", word),
+            "before": f"{{{now}}}",
+            "after": shown,
+        },
+    )
 
 
 def _set_field(
@@ -556,6 +587,45 @@ def carry_hostname(draft: Draft, origin: Origin, name: str) -> None:
         },
     )
     file_changes.carry_word(draft, origin, "/etc/hostname", name, only_if_there=False)
+
+
+def carry_alternative(draft: Draft, origin: Origin, folder: str, name: str, path: str) -> None:
+    """Have an alternative for a command chosen, of those that are there.
+
+    folder: where the system keeps how each is chosen.
+    """
+    if not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_.+-]{0,60}", name):
+        raise Unclear(f"{show_marks(name)[:80]!r} is not the name of an alternative")
+    file_changes.refuse_odd_path(path)
+    if "\x01" in path:
+        raise Unclear("the program of an alternative is a value of the request")
+    link = {
+        "run": ["readlink", "--", f"/etc/alternatives/{name}"],
+        "statuses": [0, 1],
+        "as": "text",
+    }
+    found = draft.add_reading(f"alternative_{name}", link)
+    value = {"value": f'{found} == "" ? "{path}" : {found}', "pattern": "/[A-Za-z0-9_.:@+=,/-]*"}
+    old = draft.add_state(f"program_{name}", value)
+    how = {"run": ["head", "-n", "1", "--", f"{folder}/{name}"], "statuses": [0, 1], "as": "text"}
+    mode = draft.add_reading(f"choice_{name}", how)
+    draft.current.append(f"{name} is {{{old}}}")
+    draft.refuse.append({"when": f'{mode} == ""', "because": f"there is no alternative {name}"})
+    draft.claim(f"the alternative {name}", path)
+    program = "/usr/bin/update-alternatives" if "dpkg" in folder else "/usr/sbin/alternatives"
+    for is_auto, undo in ((True, ("--auto", name)), (False, ("--set", name, f"{{{old}}}"))):
+        draft.claim(f"the alternative {name}", path)
+        draft.add_step(
+            origin,
+            {
+                "title": f"Choose {path} for {name}",
+                "when": f'{old} != "{path}" && {mode} {"==" if is_auto else "!="} "auto"',
+                "do": run_as_root(program, "--set", name, path),
+                "undo": run_as_root(program, *undo),
+                "before": f"{{{old}}}{', as the best one' if is_auto else ''}",
+                "after": path,
+            },
+        )
 
 
 def carry_timezone(draft: Draft, origin: Origin, zone: str) -> None:

@@ -19,7 +19,7 @@ from connectors.visible_text import refuse_invisible
 _PATH = re.compile("(/[A-Za-z0-9_.:@+=,%\x01\x02-]+)+/?")
 # Who may log in and become root, which a mistake takes from everyone.
 _OF_ACCESS = re.compile(
-    r"/etc/(sudoers|ssh/|sysconfig/sshd|default/ssh|pam\.d/|security/|passwd|shadow|group|gshadow|nsswitch\.conf|hosts\.(allow|deny))"
+    r"/etc/(sudoers|ssh/|sysconfig/sshd|default/ssh|pam\.d/|security/(?!pwquality|pwhistory)|passwd|shadow|group|gshadow|nsswitch\.conf|hosts\.(allow|deny))"
 )
 _MOST_INPUT = 8000
 _MOST_TEXT = 4000
@@ -39,7 +39,7 @@ def carry_content(
     if "\x01" in content:
         name, is_there, after = _compare_text(draft, path, word, content)
     else:
-        name, is_there, after = _compare_digest(draft, path, word, content)
+        name, is_there, after = _compare_digest(draft, path, content)
     draft.current.append(f"{shown} {{{is_there} ? 'is as requested' : 'has other content'}}")
     write = {**run_as_root("/usr/bin/tee", "--", word), "stdin": draft.input(content)}
     draft.claim(path, "a file")
@@ -66,13 +66,18 @@ def carry_content(
     carry_attributes(draft, origin, path, attributes)
 
 
-def _compare_digest(draft: Draft, path: str, word: str, content: str) -> tuple[str, str, str]:
+def _compare_digest(draft: Draft, path: str, content: str) -> tuple[str, str, str]:
     digest = hashlib.sha256(content.encode()).hexdigest()
-    run = ["/usr/bin/sha256sum", "--", word]
+    name = read_digest(draft, path)
+    return name, f'{name}.startsWith("{digest}")', f"content with the SHA-256 {digest[:12]}"
+
+
+def read_digest(draft: Draft, path: str) -> str:
+    """Read the SHA-256 of a file, and its path; "" if there is none."""
+    run = ["/usr/bin/sha256sum", "--", draft.word(path)]
     # Without such a file, it prints nothing and its status is 1.
     reading = {"run": run, "root": True, "statuses": [0, 1], "as": "text"}
-    name = draft.add_reading(f"content_{path}", reading)
-    return name, f'{name}.startsWith("{digest}")', f"content with the SHA-256 {digest[:12]}"
+    return draft.add_reading(f"content_{path}", reading)
 
 
 def _compare_text(draft: Draft, path: str, word: str, content: str) -> tuple[str, str, str]:

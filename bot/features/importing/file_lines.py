@@ -9,7 +9,13 @@ from bot.features.importing.file_changes import (
     refuse_odd_path,
     refuse_odd_text,
 )
-from bot.features.importing.patterns import delimit, escape, read_pattern
+from bot.features.importing.patterns import (
+    delimit,
+    escape,
+    escape_new,
+    read_pattern,
+    read_replacement,
+)
 
 
 def carry_line(
@@ -20,16 +26,18 @@ def carry_line(
     *,
     pattern: str = "",
     wanted: Literal["there", "gone", "created", "replaced"] = "there",
+    place: tuple[Literal["after", "before"], str] | None = None,
 ) -> None:
     """Have a file contain a line, in place of one that matches the pattern; or no such line.
 
     wanted: whether the line is there, or gone, or the file is made too if there is none, or only
-    a line that matches is replaced.
+    a line that matches is replaced. place: after or before which line, by its pattern, a new one
+    is added, if there is such a line; "" is the first one. Otherwise at the end.
     """
     present, create = wanted != "gone", wanted == "created"
     refuse_odd_path(path)
     refuse_access(path)
-    if "\x01" in path + line + pattern:
+    if "\x01" in path + line + pattern + (place[1] if place else ""):
         raise Unclear("a value of the request is a part of the line")
     refuse_odd_text(line)
     pattern = read_pattern(pattern)
@@ -69,8 +77,82 @@ def carry_line(
                 "after": shown,
             },
         )
+    if wanted != "replaced" and place:
+        is_missing = _insert_line(draft, origin, path, name, line, is_missing, place)
     if wanted != "replaced":
         _add_line(draft, origin, path, name, line, is_missing, create=create)
+
+
+def _insert_line(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    name: str,
+    line: str,
+    is_missing: str,
+    place: tuple[str, str],
+) -> str:
+    """Add a line after or before the one that matches; return when it is to be at the end."""
+    where, pattern = place
+    if pattern:
+        pattern = read_pattern(pattern)
+        matches = f"{name}.filter(row, row.line.matches({draft.expression(pattern)}))"
+        found = draft.add_state(f"place_{path}", matches)
+        because = (
+            f"{{{found}.size()}} lines of {path} match {draft.text(pattern)}, and the new line is "
+            f"to be {where} one: leave one of them, or add the line by hand"
+        )
+        draft.refuse.append({"when": f"{is_missing} && {found}.size() > 1", "because": because})
+        is_there, address = f"{found}.size() == 1", f"/{delimit(pattern)}/"
+    else:
+        is_there, address = f"{name}.size() > 0", "1"
+    shown = draft.text(line)[:200]
+    code = f"{address}{'a' if where == 'after' else 'i'}\\{_escape_text(line)}"
+    draft.add_step(
+        origin,
+        {
+            "title": f"Add a line to {path} {where} {{{found}[0].line}}: {shown}"
+            if pattern
+            else f"Add a line to {path} as the first one: {shown}",
+            "when": f"{is_missing} && {is_there}",
+            "do": _sed(path, code),
+            "undo": _sed(path, f"/^{delimit(escape(line))}$/d"),
+            "before": "no such line",
+            "after": shown,
+        },
+    )
+    return f"{is_missing} && !({is_there})"
+
+
+def carry_replacement(draft: Draft, origin: Origin, path: str, pattern: str, new: str) -> None:
+    """Have each text of a file that matches a pattern be another one."""
+    refuse_odd_path(path)
+    refuse_access(path)
+    if "\x01" in path + pattern + new:
+        raise Unclear("a value of the request is a part of what it replaces")
+    pattern, new = read_replacement(pattern, new)
+    refuse_odd_text(new)
+    refuse_odd_text(pattern)
+    # It prints each text that matches.
+    run = ["/usr/bin/grep", "-hoE", "-e", draft.word(pattern), "--", path]
+    reading = {"run": run, "root": True, "statuses": [0, 1], "as": "lines"}
+    found = draft.add_reading(f"texts_{path}", {**reading, "pattern": "(?P<line>.*)"})
+    is_other = f"row.line != {draft.expression(new)}"
+    draft.current.append(f"{{count({found}.size(), 'text')}} of {path} match")
+    draft.claim(f"the content of {path}", "other lines")
+    draft.claim(f"what matches {pattern} in {path}", new)
+    others = f"join({found}.filter(row, {is_other}).map(row, row.line), ' | ')"
+    draft.add_step(
+        origin,
+        {
+            "title": f"Replace in {path}: {draft.text(pattern)[:120]}",
+            "when": f"{found}.exists(row, {is_other})",
+            "do": _sed(path, f"s/{delimit(pattern)}/{escape_new(new)}/g"),
+            "no_undo": f"put back by hand: {{{others}}}",
+            "before": f"{{{others}}}",
+            "after": draft.text(new)[:200] or "nothing",
+        },
+    )
 
 
 def _add_line(

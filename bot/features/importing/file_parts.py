@@ -156,6 +156,31 @@ def carry_source(draft: Draft, origin: Origin, path: str, source: str) -> None:
     _make_or_add(draft, origin, path, f"{source}\n", (found, is_there), line, create)
 
 
+def carry_module_file(draft: Draft, origin: Origin, name: str) -> None:
+    """Have a module of the kernel loaded at boot, unless a file of systemd says so already."""
+    path, folder = f"/etc/modules-load.d/{name}.conf", "/etc/modules-load.d"
+    is_there, _, _ = look_for(draft, path)
+    pattern = rf"^ *{name} *([#;].*)?$"
+    run = [_GREP, "-rhE", "--include=*.conf", "-e", pattern, "--", folder]
+    found = draft.add_reading(f"modules_{path}", _make_reading(run))
+    write = {**run_as_root(_TEE, "--", path), "stdin": f"{name}\n"}
+    because = f"{path} is there without the module: add it by hand"
+    when = f'{found} == "" && {is_there}'
+    draft.refuse.append({"when": f'{when} != ""', "because": because})
+    draft.claim(path, "a file")
+    draft.add_step(
+        origin,
+        {
+            "title": f"Have {name} loaded at boot",
+            "when": f'{when} == ""',
+            "do": write,
+            "undo": run_as_root("/usr/bin/rm", "-f", "--", path),
+            "before": "not at boot",
+            "after": f"by {path}",
+        },
+    )
+
+
 def carry_update(draft: Draft, origin: Origin, changed: str) -> None:
     """Read the lists of packages again, where a source of them is new."""
     draft.add_step(

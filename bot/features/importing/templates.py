@@ -270,7 +270,8 @@ class Scope:
         self, text: str, *, marks: bool, lstrip: bool = False, is_file: bool = False
     ) -> Any:
         if text.startswith("#jinja2:"):
-            raise Unclear("its template sets how it is read")
+            header, _, text = text.partition("\n")
+            lstrip = _read_header(header)
         shown = list[Any]()
         environment = _Environment(self, lstrip=lstrip)
         try:
@@ -421,6 +422,16 @@ def split_and(condition: str) -> list[str]:
 def is_simple(name: str) -> bool:
     """Return whether a name may be one of a variable that an inventory sets."""
     return name not in _FOR_RUN and _SIMPLE.fullmatch(name) is not None
+
+
+def _read_header(line: str) -> bool:
+    """Return whether the header of a template removes blanks before blocks. Raises Unclear."""
+    pairs = [[*map(str.strip, one.split(":", 1))] for one in line.split(":", 1)[1].split(",")]
+    given = {one[0]: one[-1].strip("'\"") for one in pairs}
+    is_plain = given.get("trim_blocks", "True") == "True"
+    if given.keys() - {"trim_blocks", "lstrip_blocks"} or not is_plain:
+        raise Unclear("its template sets how it is read")
+    return given.get("lstrip_blocks") == "True"
 
 
 def _is_template(text: str) -> bool:

@@ -1,9 +1,13 @@
 """What is carried over does on a host what the task said, is then in effect, and can be undone."""
 
+import hashlib
 import json
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar
 
 import pytest
@@ -125,6 +129,33 @@ REVERSIBLE = {
         "cron: {name: a, cron_file: DIR/conf, user: root, job: /bin/a, special_time: daily}",
         "conf",
     ),
+    "a line after another": (
+        "lineinfile: {path: DIR/conf, line: 'a\\b', insertafter: '^#'}",
+        "conf",
+    ),
+    "a line before another": (
+        "lineinfile: {path: DIR/conf, regexp: ^new, line: new = 1, insertbefore: '^la+st'}",
+        "conf",
+    ),
+    "a first line": ("lineinfile: {path: DIR/conf, line: a, insertbefore: BOF}", "conf"),
+    "a line after one that is not there": (
+        "lineinfile: {path: DIR/conf, line: a, insertafter: '^none'}",
+        "conf",
+    ),
+    "a line at a place in a new file": (
+        "lineinfile: {path: DIR/new, line: a, insertafter: '^none', create: yes}",
+        "new",
+    ),
+    "two lines after another": (
+        "lineinfile: {path: DIR/conf, line: '{{ item }}', insertafter: '^first'}\n"
+        "  loop: [a, b]",
+        "conf",
+    ),
+    "a copy of another file": ("copy: {src: DIR/conf, dest: DIR/new, remote_src: yes}", "new"),
+    "a file that is there, touched": (
+        "file: {path: DIR/new, state: touch, access_time: preserve, modification_time: preserve}",
+        "new",
+    ),
     "a link": ("file: {path: DIR/new, state: link, src: DIR/conf}", "new"),
     "another link": ("file: {path: DIR/link, state: link, src: DIR/conf}", "link"),
 }  # fmt: skip
@@ -163,6 +194,23 @@ IRREVERSIBLE = {
         "first = 1\nlast = 3\n"
     ),
     "copy: {dest: DIR/conf, content: other}": "other",
+    "copy: {dest: DIR/conf, src: DIR/tasks.yml, remote_src: yes}": "SOURCE",
+    "replace: {path: DIR/conf, regexp: '= [0-9]+$', replace: '= 7 & /\\'}": "refused",
+    "replace: {path: DIR/conf, regexp: '= [0-9]+$', replace: '= 7 & /'}": (
+        "first = 7 & /\nlast = 7 & /\n"
+    ),
+    "replace: {path: DIR/conf, regexp: 'a', replace: ''}": "first = 1\nlst = 2\n",
+    "replace: {path: DIR/conf, regexp: '^(last = ).*$', replace: '\\1\\g<1>3'}": (
+        "first = 1\nlast = last = 3\n"
+    ),
+    "replace: {path: DIR/conf, regexp: '^(last) .*', replace: '# off'}": "first = 1\n# off\n",
+    "replace: {path: DIR/conf, regexp: 'l?(la)?st', replace: x}": "refused",
+    "replace: {path: DIR/conf, regexp: '^\\s*last', replace: x}": "refused",
+    "replace: {path: DIR/conf, regexp: '[^=]* 2', replace: x}": "refused",
+    "replace: {path: DIR/conf, regexp: 'f|fi', replace: x}": "refused",
+    "replace: {path: DIR/conf, regexp: '(.*) = 2', replace: '\\1 = 3'}": "refused",
+    "replace: {path: DIR/conf, regexp: '2*', replace: x}": "refused",
+    "replace: {path: DIR/conf, regexp: last, replace: x, after: first}": "refused",
     "file: {path: DIR/conf, state: absent}": None,
 }
 
@@ -183,6 +231,7 @@ def test_task_that_loses_what_was_says_so(tmp_path: Path, task: str):
     assert isinstance(step.undo, NoUndo)
     apply(plan)
     conf = tmp_path / "conf"
+    wanted = file.read_text() if wanted == "SOURCE" else wanted
     assert (conf.read_text() if conf.exists() else None) == wanted
     assert not make_plan(runbook).steps
 
@@ -292,6 +341,92 @@ def test_line_is_not_replaced_where_several_match(tmp_path: Path):
     task = "- lineinfile: {path: DIR/conf, regexp: '^Port ', line: Port 22}\n"
     with pytest.raises(Refused, match=r"2 lines of .*/conf match .Port"):
         make_plan(load(tmp_path, task))
+
+
+def test_line_is_not_added_after_one_of_several(tmp_path: Path):
+    (tmp_path / "conf").write_text("Match a\nMatch b\n")
+    task = "- lineinfile: {path: DIR/conf, line: x, insertafter: '^Match '}\n"
+    with pytest.raises(Refused, match=r"2 lines of .*/conf match .Match, .*to be after one"):
+        make_plan(load(tmp_path, task))
+
+
+def test_copy_without_its_source_or_onto_a_directory_is_refused(tmp_path: Path):
+    task = "- copy: {src: DIR/none, dest: DIR/new, remote_src: yes}\n"
+    with pytest.raises(Refused, match=r"/none is missing, or no file"):
+        make_plan(load(tmp_path, task))
+    (tmp_path / "none").touch()
+    (tmp_path / "new").mkdir()
+    with pytest.raises(Refused, match=r"/new is a directory"):
+        make_plan(load(tmp_path, task))
+
+
+def test_replacement_of_a_file_that_is_not_there_is_no_success(tmp_path: Path):
+    task = "- replace: {path: DIR/none, regexp: a, replace: b}\n"
+    with pytest.raises(ParseError):
+        make_plan(load(tmp_path, task))
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """Serve a directory with one file; return its address."""
+    (tmp_path / "served").mkdir()
+    (tmp_path / "served" / "tool").write_text("one\n")
+    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
+        thread = Thread(target=served.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{served.server_address[1]}"
+        served.shutdown()
+        thread.join()
+
+
+def test_file_is_fetched_if_there_is_none_or_another_one(tmp_path: Path, server: str):
+    digest = hashlib.sha256(b"one\n").hexdigest()
+    told = f"- get_url: {{url: '{server}/tool', dest: DIR/tool, mode: '0755', "
+    checked = load(tmp_path, f"{told}checksum: 'sha256:{digest.upper()}'}}\n")
+    plain = load(tmp_path, f"{told}force: no}}\n")
+    tool = tmp_path / "tool"
+    for runbook in (checked, plain):
+        plan = make_plan(runbook)
+        apply(plan)
+        assert (tool.read_text(), tool.stat().st_mode & 0o777) == ("one\n", 0o755)
+        assert not make_plan(runbook).steps
+        undo(plan)
+        assert not tool.exists()
+    tool.write_text("other")
+    tool.chmod(0o755)
+    assert not make_plan(plain).steps
+    (step,) = (plan := make_plan(checked)).steps
+    assert isinstance(step.undo, NoUndo)
+    apply(plan)
+    assert (tool.read_text(), tool.stat().st_mode & 0o777) == ("one\n", 0o755)
+
+
+def test_file_with_another_checksum_or_that_is_not_there_leaves_none(tmp_path: Path, server: str):
+    for name, more in (("tool", f", checksum: 'sha256:{'0' * 64}'"), ("none", "")):
+        task = f"- get_url: {{url: '{server}/{name}', dest: DIR/tool{more}}}\n"
+        (step,) = make_plan(load(tmp_path, task)).steps
+        assert run(step.do).returncode
+        assert [*tmp_path.glob("tool*")] == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (", force: yes", "fetches the file each time"),
+        (", checksum: 'md5:d41d8cd98f00b204e9800998ecf8427e'", "not one of SHA-256"),
+        (", checksum: 'sha256:https://x/sums'", "not one of SHA-256"),
+        (", headers: {a: b}", "its argument headers is not read"),
+        (", validate_certs: no", "its argument validate_certs is not read"),
+    ],
+)
+def test_file_that_is_not_fetched_as_ansible_does_is_left_out(
+    tmp_path: Path, more: str, said: str
+):
+    file = tmp_path / "tasks.yml"
+    file.write_text(f"- get_url: {{url: 'https://x/y', dest: /srv/y{more}}}\n")
+    (job,) = import_ansible(file, set())
+    assert said in job.outcomes[-1].note
 
 
 def test_template_without_logic_is_filled_with_values_of_the_play_and_of_the_request(

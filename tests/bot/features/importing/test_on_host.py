@@ -41,6 +41,11 @@ cp -a /etc /run/etc && mount --bind /run/etc /etc && mount --bind "$1" /etc/syst
 mkdir -p /run/home /run/sshd /run/data && mount --bind /run/home /home
 mount -t tmpfs -o rw,nosuid tmpfs /run/data
 groupadd staff1 && groupadd ops && useradd -m -s /bin/sh -c Ann -g staff1 ann
+cp -a /var/lib/dpkg/alternatives /run/alternatives
+mount --bind /run/alternatives /var/lib/dpkg/alternatives
+update-alternatives --install /etc/app-link app /bin/true 10 --slave /etc/app-doc app.1 /etc/fstab
+update-alternatives --install /etc/app-link app /bin/false 5
+mkdir -p /etc/modules-load.d
 hostname web1 && echo web1 > /etc/hostname
 ln -sfn /usr/share/zoneinfo/Etc/UTC /etc/localtime && echo Etc/UTC > /etc/timezone
 mkdir -p /etc/app && echo 'first = 1' > /etc/app/conf && : > /etc/app/empty
@@ -50,6 +55,8 @@ _LOOK = """
 getent passwd; getent group; hostname; cat /etc/hostname /etc/timezone; readlink /etc/localtime
 find /etc/app /etc/tmpfiles.d -printf '%p %m %u %g %y %l\\n' | sort
 find /etc/app -type f -exec sha256sum {} + | sort
+find /etc/modules-load.d -type f -exec sha256sum {} + | sort
+readlink /etc/alternatives/app; head -n 1 /var/lib/dpkg/alternatives/app
 findmnt -n -o OPTIONS /run/data
 systemctl is-active web idle nightly.timer; systemctl is-enabled web idle nightly.timer
 """
@@ -149,6 +156,9 @@ TASKS = [
     "user: {name: bob, shell: /bin/sh, groups: ops, append: yes}",
     "user: {name: bob, group: ops, system: yes, create_home: no}",
     "group: {name: team}",
+    "group: {name: team, gid: 4712}",
+    "group: {name: ops, gid: 4712}",
+    "alternatives: {name: app, path: /bin/false}",
     "hostname: {name: web1.example.com}",
     "timezone: {name: Europe/Berlin}",
     "lineinfile: {path: /etc/app/new, line: a = b, create: yes}",

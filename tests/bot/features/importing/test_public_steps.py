@@ -56,8 +56,8 @@ TASKS = [
     ),
     (
         "{get_url: {url: 'https://getcomposer.org/installer', dest: /tmp/x.php}}",
-        OUT,
-        "get_url has no plain meaning",
+        OVER,
+        "has no checksum: nobody sees before what it gives",
     ),
     # ansible/ansible-examples, no licence file: facts only
     ("group: name=tomcat", OVER, "Add the group tomcat"),
@@ -138,7 +138,36 @@ TASKS = [
         "/var/spool/cron/crontabs/root",
     ),
     ("cron: {name: PATH, env: yes, job: /usr/bin}", OUT, "its argument env is not read"),
-    ("modprobe: {name: af_key, persistent: present}", OUT, "its argument persistent is not read"),
+    ("modprobe: {name: af_key, persistent: present}", OVER, "/etc/modules-load.d/af_key.conf"),
+    ("group: {name: algo, gid: 15000}", OVER, "Give the group algo the number 15000"),
+    ("alternatives: {name: iptables, path: /usr/sbin/iptables-legacy}", OVER, "--auto"),
+    (
+        "{file: {path: /srv/pki, state: directory}, delegate_to: localhost}",
+        OUT,
+        "on the machine where Ansible runs",
+    ),
+    # geerlingguy/ansible-role-docker and -jenkins, MIT
+    ("package: {name: docker-ce, state: present, allow_downgrade: true}", OVER, "docker-ce"),
+    (
+        "lineinfile: {path: /etc/x, regexp: '^Environment=\"A ', line: 'Environment=\"A b\"', "
+        "insertafter: '^Environment=\"A='}",
+        OVER,
+        "Add a line to /etc/x after",
+    ),
+    # StreisandEffect/streisand, GPL-3.0: facts only
+    (
+        "copy: {src: /var/lib/tor/hostname, dest: /var/www/host.txt, remote_src: yes, owner: a}",
+        OVER,
+        "--no-preserve=all",
+    ),
+    ("ufw: {to_port: '53', proto: udp, rule: allow}", OUT, "ufw has no plain meaning"),
+    # jnv/ansible-role-unattended-upgrades, GPL-2.0: a fact only
+    ("service: {name: web, state: started, use: service}", OVER, "Start web"),
+    (
+        "replace: {path: /etc/default/grub, regexp: 'audit=([0-9]+)', replace: audit=1}",
+        OVER,
+        "grep - -hoE",
+    ),
     # roots/trellis, MIT
     (
         "{apt_repository: {repo: 'deb [signed-by=/etc/a.gpg] https://packages.sury.org/php/ "

@@ -1,0 +1,146 @@
+"""Files that come from elsewhere: from another one of the host, or fetched by their address."""
+
+import re
+from collections.abc import Mapping
+
+from bot.features.importing.drafts import (
+    Draft,
+    Origin,
+    Unclear,
+    fill_marks,
+    run_as_root,
+    show_marks,
+)
+from bot.features.importing.file_changes import (
+    carry_attributes,
+    look_for,
+    read_digest,
+    refuse_access,
+    refuse_odd_path,
+)
+
+_ADDRESS = re.compile("https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9_.~%/?=&+:,@-]*")
+_DIGEST = re.compile("sha256:([0-9a-f]{64})")
+_SECONDS = 900
+# A file is never there in part, and keeps its owner and its mode if there is one.
+_FETCH = """\
+set -eu
+new=$(mktemp -- "$2.XXXXXX")
+trap 'rm -f -- "$new"' EXIT
+curl -fsSL -o "$new" -- "$1"
+"""
+_CHECK = """\
+echo "$3  $new" | sha256sum -c --quiet -
+"""
+_MOVE = """\
+if [ -e "$2" ]; then
+  chown --reference="$2" -- "$new"
+  chmod --reference="$2" -- "$new"
+else
+  chmod 644 -- "$new"
+fi
+mv -fT -- "$new" "$2"
+"""
+
+
+def carry_copy(
+    draft: Draft, origin: Origin, source: str, path: str, attributes: Mapping[str, str]
+) -> None:
+    """Have a file with the content of another one of the host."""
+    refuse_access(path)
+    if any(thing == f"the content of {source}" for thing, _, _ in draft.claims):
+        raise Unclear(f"a step before it changes {show_marks(source)}, which was read before")
+    # A value of the request could be a file that not everyone may read.
+    if "\x01" in source:
+        raise Unclear("its source is a value of the request")
+    refuse_odd_path(source)
+    name, there = read_digest(draft, path), read_digest(draft, source)
+    is_there, shown, word = look_for(draft, path)
+    _refuse_directory(draft, is_there, shown)
+    because = f"{draft.text(source)} is missing, or no file"
+    draft.refuse.append({"when": f'{there} == ""', "because": because})
+    copy = run_as_root("/usr/bin/cp", "--no-preserve=all", "--", draft.word(source), word)
+    is_other = f'split({name}, " ")[0] != split({there}, " ")[0]'
+    after = f"the content of {draft.text(source)}"
+    _write(draft, origin, path, copy, (name, is_other), after)
+    carry_attributes(draft, origin, path, attributes)
+
+
+def carry_fetched(
+    draft: Draft,
+    origin: Origin,
+    address: str,
+    path: str,
+    checksum: str,
+    attributes: Mapping[str, str],
+) -> None:
+    """Have a file that is fetched if there is none, or if it has another checksum."""
+    refuse_access(path)
+    digest = _DIGEST.fullmatch(checksum.lower())
+    if checksum and not digest:
+        raise Unclear("its checksum is not one of SHA-256, as 64 digits")
+    if not _ADDRESS.fullmatch(fill_marks(address)) or address.startswith("\x01"):
+        raise Unclear(f"{show_marks(address)[:80]!r} is not the address of a file")
+    is_there, shown, word = look_for(draft, path)
+    _refuse_directory(draft, is_there, shown)
+    script = _FETCH + _CHECK * bool(digest) + _MOVE
+    arguments = [draft.word(address), word, *([digest[1]] if digest else [])]
+    fetch = {"script": script, "arguments": arguments, "root": True, "seconds": _SECONDS}
+    if digest:
+        name = read_digest(draft, path)
+        after = f"content with the SHA-256 {digest[1][:12]}"
+        _write(draft, origin, path, fetch, (name, f'!{name}.startsWith("{digest[1]}")'), after)
+    else:
+        note = f"{draft.text(address)} has no checksum: nobody sees before what it gives."
+        draft.notes.append({"when": f'{is_there} == ""', "text": note})
+        after = f"what {draft.text(address)} gives"
+        _write(draft, origin, path, fetch, (is_there, ""), after)
+    carry_attributes(draft, origin, path, attributes)
+
+
+def _refuse_directory(draft: Draft, is_there: str, shown: str) -> None:
+    because = f"{shown} is a directory: name the file in it"
+    draft.refuse.append({"when": f'{is_there}.startsWith("directory,")', "because": because})
+
+
+def _write(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    do: Mapping[str, object],
+    states: tuple[str, str],
+    after: str,
+) -> None:
+    """Add the steps that make a file, and that replace its content.
+
+    states: what is "" if there is no file, and when it has other content; "" if it is kept.
+    """
+    found, is_other = states
+    shown, word = draft.text(path), draft.word(path)
+    draft.claim(path, "a file")
+    draft.claim(f"the content of {path}", after)
+    draft.add_step(
+        origin,
+        {
+            "title": f"Create {shown}",
+            "when": f'{found} == ""',
+            "do": do,
+            "undo": run_as_root("/usr/bin/rm", "-f", "--", word),
+            "before": "no file",
+            "after": after,
+        },
+    )
+    if not is_other:
+        return
+    draft.claim(f"the content of {path}", after)
+    draft.add_step(
+        origin,
+        {
+            "title": f"Replace the content of {shown}",
+            "when": f'{found} != "" && {is_other}',
+            "do": do,
+            "no_undo": "what was in the file is not kept: copy it first",
+            "before": "other content",
+            "after": after,
+        },
+    )
