@@ -104,16 +104,16 @@ def _insert_line(
         )
         draft.refuse.append({"when": f"{is_missing} && {found}.size() > 1", "because": because})
         is_there, address = f"{found}.size() == 1", f"/{delimit(pattern)}/"
+        title = f"Add a line to {path} {where} {{{found}[0].line}}: "
     else:
         is_there, address = f"{name}.size() > 0", "1"
+        title = f"Add a line to {path} as the first one: "
     shown = draft.text(line)[:200]
     code = f"{address}{'a' if where == 'after' else 'i'}\\{_escape_text(line)}"
     draft.add_step(
         origin,
         {
-            "title": f"Add a line to {path} {where} {{{found}[0].line}}: {shown}"
-            if pattern
-            else f"Add a line to {path} as the first one: {shown}",
+            "title": f"{title}{shown}",
             "when": f"{is_missing} && {is_there}",
             "do": _sed(path, code),
             "undo": _sed(path, f"/^{delimit(escape(line))}$/d"),

@@ -91,7 +91,7 @@ def carry_fetched(
         after = f"content with the SHA-256 {digest[1][:12]}"
         _write(draft, origin, path, fetch, (name, f'!{name}.startsWith("{digest[1]}")'), after)
     else:
-        note = f"{draft.text(address)} has no checksum: nobody sees before what it gives."
+        note = f"{draft.text(address)} has no checksum: no one sees before what it gives."
         draft.notes.append({"when": f'{is_there} == ""', "text": note})
         after = f"what {draft.text(address)} gives"
         _write(draft, origin, path, fetch, (is_there, ""), after)

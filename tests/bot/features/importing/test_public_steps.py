@@ -57,7 +57,7 @@ TASKS = [
     (
         "{get_url: {url: 'https://getcomposer.org/installer', dest: /tmp/x.php}}",
         OVER,
-        "has no checksum: nobody sees before what it gives",
+        "has no checksum: no one sees before what it gives",
     ),
     # ansible/ansible-examples, no licence file: facts only
     ("group: name=tomcat", OVER, "Add the group tomcat"),
