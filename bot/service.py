@@ -37,7 +37,7 @@ from bot.workflow.standing_grants import GrantActions
 from bot.workflow.step_up import StepUpActions
 from bot.workflow.tokens import TokenActions
 from bot.workflow.visibility import require_view
-from runbooks import AnyRunbook
+from runbooks import AnyRunbook, load_usable_catalogue
 
 log = logging.getLogger(__name__)
 
@@ -89,12 +89,15 @@ class KeyturnService:
     ) -> "KeyturnService":
         """Return a service that reaches no host: a running service executes what it records.
 
+        It stops runs and bans people also where own runbooks cannot be used: then it has none.
+
         hooks: of the features.
         """
         nothing, hooks = _NoExecution(), hooks or NO_WORKFLOW_HOOKS
         known = PolicyWithFacts(policies, database, hooks.policy_facts)
         active = PolicyWithoutBanned(known, database)
-        context = WorkflowContext(database, active, nothing, nothing, hooks=hooks)
+        usable, _ = load_usable_catalogue()
+        context = WorkflowContext(database, active, nothing, nothing, runbooks=usable, hooks=hooks)
         return cls(context)
 
     def bind(self, actions: Callable[[WorkflowContext], Actions]) -> Actions:

@@ -1,5 +1,8 @@
 """`keyturn stop`, `resume`, `ban` and `unban`, in another process than the service."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Generator
 from pathlib import Path
 
@@ -48,6 +51,29 @@ def test_stop_all_command_stops_a_running_run_before_its_next_step(served: Harne
     assert _keyturn(served, "resume", "--as", "olga", "--reason", "it is out").exit_code == 0
     with served.database.reading() as tx:
         assert stops.get_stop_of_everything(tx) is None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("stop", "all", "--reason", "an own runbook went wrong"),
+        ("ban", "dora", "--as", "olga", "--reason", "she wrote it"),
+    ],
+)
+def test_stop_and_ban_work_although_own_runbooks_cannot_be_read(
+    served: Harness, tmp_path: Path, words: tuple[str, ...]
+):
+    where = served.policies.path.parent
+    env = {"KEYTURN_DATA": str(where), "KEYTURN_POLICY": str(served.policies.path)}
+    # In this process the catalogue is loaded already.
+    result = subprocess.run(
+        [sys.executable, "-m", "bot", *words],
+        env=os.environ | env | {"KEYTURN_RUNBOOKS": str(tmp_path / "gone")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
 
 
 def test_stop_command_stops_one_run_and_prints_its_summary(served: Harness):
