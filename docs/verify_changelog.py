@@ -2,8 +2,10 @@
 """Verify an export of Keyturn's change log, without Keyturn.
 
     keyturn changelog export > export.jsonl
-    python3 verify_changelog.py export.jsonl [--key HEX] [--witness FILE]...
-    python3 verify_changelog.py entry-31.tlog-proof --key HEX
+    python3 verify_changelog.py export.jsonl [--key KEY] [--witness FILE]...
+    python3 verify_changelog.py entry-31.tlog-proof --key KEY
+
+KEY is what `keyturn changelog key` prints, or the 64 hex digits of a public key.
 
 This script shares no code with the service. It needs only Python's standard library and the
 Ed25519 of the package `cryptography`. It is short so that you can read it before you trust it.
@@ -58,6 +60,10 @@ CHECKPOINT = re.compile(
     r"((?: signature=[\w+/=]+)+)"
 )
 
+
+# A public key as `keyturn changelog key` prints it: name, id and key (signed-note). Base64 can
+# contain "+" too.
+VERIFIER_KEY = re.compile(r"([^\s+]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/]{44})")
 
 # A longer content has the hash of the body in place of the body.
 MAX_CONTENT = 0xFFFF
@@ -122,6 +128,21 @@ def is_signed(text, signatures, key):
     except (InvalidSignature, ValueError):
         pass
     return False
+
+
+def parse_key(typed):
+    """Return the 64 hex digits of a public key. Raises ArgumentTypeError."""
+    match = VERIFIER_KEY.fullmatch(typed)
+    if match:
+        name, number, material = match[1], match[2], base64.b64decode(match[3])
+        if hashlib.sha256(f"{name}\n".encode() + material).digest()[:4].hex() != number:
+            raise argparse.ArgumentTypeError("it has the id of another key: copy it again")
+        typed = material[1:].hex() if material[0] == 1 else ""
+    if not re.fullmatch("[0-9a-f]{64}", typed.lower()):
+        raise argparse.ArgumentTypeError(
+            "give what `keyturn changelog key` prints, or 64 hex digits"
+        )
+    return typed.lower()
 
 
 def parse_note(note):
@@ -254,9 +275,12 @@ class Log:
 def check_export(export, sizes):
     """Check the export; return what is known of the log. Raises Broken."""
     for every in (False, True):
-        with Path(export).open(encoding="utf-8") as lines:
+        # A line that is not UTF-8 is no entry.
+        with Path(export).open(encoding="utf-8", errors="replace") as lines:
             log = Log(sizes, every=every)
             log.check(lines)
+        if not log.tree.size:
+            sys.exit(f"{export} is empty: it holds no entry of a change log")
         if log.is_end_signed():
             return log
     raise Broken(log.signed + 1, "it is not signed by the key of the log")
@@ -283,7 +307,10 @@ def climb(node, index, size, path):
 
 def is_proof(file):
     with Path(file).open("rb") as lines:
-        return lines.read(20) == b"c2sp.org/tlog-proof@"
+        beginning = lines.read(20)
+    if beginning.startswith(b"PK"):
+        sys.exit(f"{file} is a zip archive: unpack it, and verify each file in it")
+    return beginning == b"c2sp.org/tlog-proof@"
 
 
 def check_proof(text, key):
@@ -346,13 +373,15 @@ def is_lost(log, point, witness):
 
 def main():
     parser = argparse.ArgumentParser(description="Verify an export of Keyturn's change log.")
-    parser.add_argument("export", help="the file with the output of `keyturn changelog export`")
-    parser.add_argument("--key", help="a public key that has to be one of the keys of the log")
+    parser.add_argument("export", help="an export of the log, or the proof of an entry")
+    parser.add_argument("--key", type=parse_key, help="a key that has to be one of the log's")
     parser.add_argument("--witness", action="append", default=[], help="a witness's file")
     args = parser.parse_args()
     try:
         if is_proof(args.export):
-            check_proof(Path(args.export).read_text(encoding="utf-8"), args.key or "")
+            if not args.key:
+                sys.exit("a proof needs --key: `keyturn changelog key` prints the key of the log")
+            check_proof(Path(args.export).read_text(encoding="utf-8", errors="replace"), args.key)
             return
         seen = {witness: read_witness(witness) for witness in args.witness}
         log = check_export(args.export, {point[0] for points in seen.values() for point in points})
@@ -365,11 +394,11 @@ def main():
         sys.exit(str(broken))
     except OSError as error:
         sys.exit(f"{error.filename} cannot be read: {error.strerror}")
-    print(f"{log.tree.size} entries, unbroken; root {log.tree.root()}")
+    print(f"{log.tree.size} entries, log intact; root {log.tree.root()}")
     key = log.keys[-1] if log.keys else "no key"
-    print(f"signed by {key}; {lost.count(False)} checkpoints of witnesses agree")
+    print(f"signed by {key}; {lost.count(False)} witness checkpoints match")
     if any(lost):
-        print(f"{lost.count(True)} are of entries that a person acknowledged as lost, in the log")
+        print(f"{lost.count(True)} witness checkpoints are of entries acknowledged as lost")
 
 
 if __name__ == "__main__":

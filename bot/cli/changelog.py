@@ -365,9 +365,15 @@ def _record_or_warn(database: "Database", event: "Event") -> None:
 
 
 def _check_key(_context: click.Context, _parameter: click.Parameter, key: str) -> str:
-    if key and not re.fullmatch("[0-9a-f]{64}", key):
-        raise click.BadParameter("a public key has 64 hex digits")
-    return key
+    from bot.model.verifier_keys import parse_verifier_key
+
+    try:
+        found = parse_verifier_key(key).public_key if "+" in key else key.lower()
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+    if key and not re.fullmatch("[0-9a-f]{64}", found):
+        raise click.BadParameter("give what `keyturn changelog key` prints, or 64 hex digits")
+    return found
 
 
 @changelog_commands.command("proof")
@@ -378,7 +384,7 @@ def prove_entry(environment: CommandEnvironment, *, entry: int | None, run: int 
     """Print a proof of one entry, in the format tlog-proof of C2SP, or those of a run.
 
     It holds the entry and shows that it is under a signed root. Anyone can verify it without the
-    log: python3 docs/verify_changelog.py FILE --key HEX.
+    log: python3 docs/verify_changelog.py FILE --key KEY.
 
     For example: keyturn changelog proof --run 7 > run-7-proofs.zip
     """
@@ -400,7 +406,7 @@ def prove_entry(environment: CommandEnvironment, *, entry: int | None, run: int 
     "--key",
     default="",
     callback=_check_key,
-    help="The required public signing key, 64 hex digits.",
+    help="The required signing key, as `keyturn changelog key` prints it, or 64 hex digits.",
 )
 @pass_environment
 def verify_log(environment: CommandEnvironment, *, witnesses: tuple[Path, ...], key: str) -> None:

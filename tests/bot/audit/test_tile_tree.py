@@ -176,7 +176,7 @@ def test_entry_that_is_too_long_for_a_bundle_is_held_by_its_hash(
     (tmp_path / "log.jsonl").write_text(text)
     command = [sys.executable, str(VERIFIER), str(tmp_path / "log.jsonl")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("3 entries, unbroken"), done.stderr
+    assert done.stdout.startswith("3 entries, log intact"), done.stderr
     (tmp_path / "log.jsonl").write_text(text.replace("wwww", "wwwv", 1))
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "BROKEN at entry 2" in done.stderr

@@ -87,7 +87,45 @@ def test_unaltered_log_verifies_with_both_verifiers(
     assert (verdict.entries, verdict.broken, verdict.key) == (12, None, ours.public_key)
     alone = _verify_alone(log, tmp_path, "--key", ours.public_key)
     assert alone.returncode == 0, alone.stderr
-    assert alone.stdout.startswith(f"12 entries, unbroken; root {verdict.root}")
+    assert alone.stdout.startswith(f"12 entries, log intact; root {verdict.root}")
+
+
+def test_key_is_taken_as_it_is_printed_and_a_misspelt_one_breaks_no_log(
+    log: Database, tmp_path: Path, ours: SigningKey
+):
+    with log.reading() as tx:
+        printed = verification.get_verifier_key(tx)
+    assert printed is not None
+    for typed in (printed.text, ours.public_key.upper()):
+        assert _verify_alone(log, tmp_path, "--key", typed).returncode == 0
+    name, _, rest = printed.text.partition("+")
+    for misspelt in ("HEX", ours.public_key[1:], f"{name}+{'0' * 8}{rest[8:]}"):
+        refused = _verify_alone(log, tmp_path, "--key", misspelt)
+        assert refused.returncode == 2
+        assert "argument --key: " in refused.stderr
+        assert "BROKEN" not in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "export is empty: it holds no entry of a change log"),
+        (b"PK\x03\x04\x14\x00\x8a", "is a zip archive: unpack it"),
+        (b"\x8a\x00\n", "BROKEN at entry 1: this line is not an entry"),
+        (b"c2sp.org/tlog-proof@v1\n", "a proof needs --key: `keyturn changelog key` prints"),
+    ],
+)
+def test_file_that_is_no_export_is_refused_with_what_it_is(
+    tmp_path: Path, content: bytes, says: str
+):
+    export = tmp_path / "export"
+    export.write_bytes(content)
+    done = subprocess.run(
+        [sys.executable, str(VERIFIER), str(export)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 Tampering = Callable[[list[Entry]], list[Entry]]

@@ -156,6 +156,7 @@ _WRONG = (
     ("runbook new a --directory @/text", 2, "is a file"),
     # Values
     ("changelog verify --key zz", 2, "64 hex digits"),
+    ("changelog verify --key keyturn/5d1f+00000000+AAAA", 2, "is not a verifier key"),
     ("token new dora --days x", 2, "not a valid integer"),
     ("delegate to adam --as olga --until nonsense", 2, "is not a time"),
     ("db copy --to mysql://x", 2, "invalid address"),
