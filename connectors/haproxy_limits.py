@@ -27,6 +27,10 @@ _LINES = (
     r"|^[[:space:]]*(stick-)?table[[:space:]].*expire|track-sc[0-9]|(sc[0-9]*|src|table)_[a-z0-9_]*(gpc|gpt|rate|cnt|cur|kbytes)"
 )
 
+# A time of HAProxy's configuration; without a unit, it is in milliseconds.
+_TIME = re.compile(r"(\d+)(us|ms|s|m|h|d)?", re.ASCII)
+_UNIT_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+
 _TRACK = re.compile(r"track-sc(\d+)")
 _FETCH = re.compile(r"(?:(sc)(\d*)_|(src)_|.+,(table)_)(?:get_)?([a-z]\w*)(?:\(([^()]*)\))?")
 _KEPT = re.compile(
@@ -83,8 +87,8 @@ class TableLimits:
     limits: tuple[TableLimit, ...] = ()
     error: str = ""
     """Why they could not be read; "" if they could."""
-    expiries: Mapping[str, str] = field(default_factory=dict[str, str])
-    """How long an entry lasts after its client's last request, such as `10m`, by table."""
+    expiries: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How long an entry lasts after its client's last request, in seconds, by table."""
 
     def list_limits(self, table: str, counter: str) -> tuple[TableLimit, ...]:
         return tuple(
@@ -141,13 +145,17 @@ def parse_config(config: str) -> TableLimits:
     return TableLimits(parse_limits(config), expiries=dict(_parse_expiries(config)))
 
 
-def _parse_expiries(config: str) -> Iterator[tuple[str, str]]:
-    """Yield each table with its `expire`; a `table` of a section `peers` is named peers/table."""
+def _parse_expiries(config: str) -> Iterator[tuple[str, int]]:
+    """Yield each table with the seconds of its `expire`, if it has one that can be read.
+
+    A `table` of a section `peers` is named peers/table.
+    """
     for line in _parse_sections(config):
         kind, *rest = line.words
         if kind in ("stick-table", "table") and "expire" in rest[:-1]:
             name = line.section if kind == "stick-table" else f"{line.section}/{rest[0]}"
-            yield name, rest[rest.index("expire") + 1]
+            if time := _TIME.fullmatch(rest[rest.index("expire") + 1]):
+                yield name, int(int(time[1]) * _UNIT_SECONDS[time[2] or "ms"])
 
 
 def format_amount(entry: TableEntry, counter: str) -> str:

@@ -89,7 +89,7 @@ class Scan:
             f"{format_duration(self.seconds_left)} left" if self.seconds_left is not None else "",
             f"in {format_duration(self.seconds_taken)}" if self.seconds_taken is not None else "",
             "" if self.repaired is None else f"{done} {format_size(self.repaired)}",
-            "" if self.errors is None else f"{self.errors:,} errors",
+            "" if self.errors is None else format_count(self.errors, "error"),
         ]
 
 
@@ -183,6 +183,7 @@ class Pool:
         return [
             *self._list_state_findings(),
             *self._list_counter_findings(),
+            *self._list_unattributed_errors(),
             *self._list_loss_findings(),
             *self._list_stopped_resilvers(),
         ]
@@ -202,6 +203,18 @@ class Pool:
             f"{' although it is ONLINE' if vdev.state == 'ONLINE' else ''}: check the disk and "
             "its cable, then request `zfs clear`"
             for vdev in counting
+        ]
+
+    def _list_unattributed_errors(self) -> list[str]:
+        """Describe errors of a group for which ZFS found no disk: it repaired them from none."""
+        if self.error_count or any(vdev.error_text for vdev in self.vdevs if vdev.is_leaf):
+            return []
+        groups = [vdev for vdev in self.vdevs if vdev.error_text and not vdev.is_leaf]
+        # The pool itself has those of its groups too.
+        return [
+            f"{vdev.name} of {self.name} has {vdev.error_text}, and none of its disks has any: "
+            "request `zfs scrub start`, and test the memory of the host if they come back"
+            for vdev in [one for one in groups if one.name != self.name] or groups
         ]
 
     def _list_loss_findings(self) -> list[str]:

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from connectors import haproxy
+from connectors.amounts import format_duration
 from connectors.command import QueryRunner
 from connectors.haproxy_limits import TableLimits
 from connectors.stick_table import InvalidKeyError, Key, TableEntry, TableHead
@@ -59,6 +60,6 @@ def format_mark_end(limits: TableLimits, table: str) -> str:
     if expiry is None:
         return f"The mark ends when the entry of {table} expires."
     return (
-        f"The mark ends when the entry of {table} expires: {expiry} from now, or from the last "
-        "request that HAProxy counts in it."
+        f"The mark ends when the entry of {table} expires: {format_duration(expiry)} from now, or "
+        "from the last request that HAProxy counts in it."
     )

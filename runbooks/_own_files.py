@@ -142,13 +142,21 @@ def _read_directory(directory: Path, package: str) -> Sequence[OwnFile]:
         with _closing(open_trusted_directory(directory, owners)) as above:
             names = _list_names(above)
             if not names & {*_PACKAGES}:
-                raise OwnRunbookError(f"{directory} has no module in runbooks/ or connectors/")
+                raise OwnRunbookError(
+                    f"{directory} has no module in runbooks/ or connectors/: put your runbooks "
+                    f"into {directory / 'runbooks'}, or correct {SETTING}"
+                )
             if package not in names:
                 return ()
             place = directory / package
             with _closing(open_trusted_entry(above, place, owners, os.O_DIRECTORY)) as here:
                 modules = sorted(filter(_is_module, _list_names(here)))
                 return [_read_module(here, place / name, owners) for name in modules]
+    except FileNotFoundError as error:
+        raise OwnRunbookError(
+            f"{directory}: {error.strerror}: create it with the folder runbooks, or correct "
+            f"{SETTING}"
+        ) from None
     except OSError as error:
         # Our own checks say it all; the system names no file.
         if error.errno is not None:

@@ -121,7 +121,7 @@ def show_log(
 
 def _print_entries(entries: "Iterable[Entry]") -> None:
     from bot.queries import log_formats
-    from bot.queries.run_timeline import format_kind
+    from bot.queries.run_timeline import describe_facts, format_kind, summarise_facts
 
     if wants_json():
         for entry in entries:
@@ -136,7 +136,7 @@ def _print_entries(entries: "Iterable[Entry]") -> None:
             entry.person or "-",
             entry.host or "-",
             entry.hash[:12],
-            str(entry.event.get_fact("command") or entry.event.get_fact("summary") or ""),
+            summarise_facts(describe_facts(entry, str)),
         )
         for entry in entries
     ]

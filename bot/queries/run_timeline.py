@@ -71,6 +71,8 @@ _FACT_LABELS: Mapping[str, str] = {
 _HASH_PATTERN = re.compile(r"\b[0-9a-f]{64}\b")
 # Facts that are shown only when an entry is unfolded.
 _UNSUMMARISED = {"mark", "approver_groups", "area", "digest", "body"}
+# Facts that say what the entry is about, however long they are.
+_ALWAYS_SUMMARISED = {"command", "reason", "summary"}
 
 
 def format_kind(kind: str) -> str:
@@ -109,14 +111,15 @@ def _describe_fact(name: str, fact: object, name_person: NamePerson | None) -> s
     return format_fact(fact)
 
 
-def summarise_facts(entry: Entry, described: Iterable[tuple[str, str]]) -> str:
-    """Return the host and the short facts of an entry on one line; ids and plans are left out.
+def summarise_facts(described: Iterable[tuple[str, str]], host: str = "") -> str:
+    """Return the short facts of an entry on one line; ids and plans are left out.
 
-    described: the facts as describe_facts() returns them.
+    described: the facts as describe_facts() returns them. host: to begin with; "" for none.
     """
-    parts = [entry.host] if entry.host else []
+    parts = [host] if host else []
     for name, text in described:
-        if name not in _UNSUMMARISED and "\n" not in text and not _HASH_PATTERN.search(text):
+        is_short = "\n" not in text and not _HASH_PATTERN.search(text)
+        if name in _ALWAYS_SUMMARISED or (is_short and name not in _UNSUMMARISED):
             parts.append(f"{get_fact_label(name)}: {text}")
     return " · ".join(parts)
 

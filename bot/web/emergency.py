@@ -32,6 +32,7 @@ def _render_page(visit: VisitOfPage, *, refusal: DomainError | None = None) -> R
         own=own,
         allowed=ruling.allowed,
         factor_first=ruling.requires_second_factor and not stepped_up,
+        may_ban=visit.policy.get_order_ruling(visit.person, "ban").allowed,
         able=policy.list_people_allowed(order, except_person=held.person if held else ""),
     )
 

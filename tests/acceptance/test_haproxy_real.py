@@ -152,7 +152,7 @@ def test_several_haproxy_clients_are_marked_and_cleared_in_one_plan(
     mark, clear = MarkAbusers.model_validate(values), ClearAbusers.model_validate(values)
     plan = execute_plan(fleet, mark)
     assert len(plan.steps) == 2
-    assert "expires: 10m from now" in plan.notes[0]
+    assert "expires: 10 min from now" in plan.notes[0]
     assert all(map(haproxy.marked, listed))
     cleared = execute_plan(fleet, clear)
     assert not any(map(haproxy.marked, listed))

@@ -113,6 +113,23 @@ def test_changelog_show_prints_kinds_as_pages_do_and_finds_them_as_printed(tmp_p
         assert json.loads(raw)["kind"] == "no_changes"
 
 
+def test_changelog_show_prints_what_was_requested_and_the_reason_of_the_approval(tmp_path: Path):
+    with create_installation(tmp_path) as tx:
+        requested = events.Requested(
+            source="cli",
+            runbook="abusers clear",
+            values={},
+            request="abusers clear lb1 203.0.113.9",
+            reason="a customer",
+        )
+        change_log.append_entry(tx, requested, run=1, host="lb1", person="dora")
+        approved = events.Approved(digest="ab" * 32, reason="known customer")
+        change_log.append_entry(tx, approved, run=1, host="lb1", person="olga")
+    lines = run_keyturn(tmp_path, "changelog", "show", "--run", "1").stdout.splitlines()
+    assert "Reason: a customer · Request: abusers clear lb1 203.0.113.9" in lines[0]
+    assert lines[1].endswith("  Reason: known customer")
+
+
 def test_changelog_show_and_export_print_json(logged: Path):
     lines = run_keyturn(logged, "changelog", "show", "--json").stdout.splitlines()
     entry, began = (json.loads(lines[n]) for n in (2, 0))

@@ -12,6 +12,7 @@ from connectors.zpool import (
     parse_duration,
     parse_size,
 )
+from connectors.zpool_text import parse_pools
 
 
 @pytest.mark.parametrize(
@@ -92,6 +93,26 @@ def test_healthy_pool_has_no_findings():
 def test_online_disk_with_checksum_errors_is_a_finding():
     (complaint,) = Pool("tank", "ONLINE", (Vdev("sda", "ONLINE", checksum_errors=29),)).findings
     assert complaint.startswith("sda of tank has 29 checksum errors although it is ONLINE")
+
+
+def test_errors_of_a_group_are_a_finding_where_no_disk_has_any():
+    answer = (
+        "  pool: tank\n state: ONLINE\n"
+        "status: One or more devices has experienced an unrecoverable error.  An\n"
+        "\tattempt was made to correct the error.  Applications are unaffected.\n"
+        "  scan: scrub repaired 0B in 01:24:38 with 1 errors on Sat May 12 19:45:12 2018\n"
+        "config:\n\n"
+        "\tNAME        STATE     READ WRITE CKSUM\n"
+        "\ttank        ONLINE       0     0     2\n"
+        "\t  raidz2-0  ONLINE       0     0     4\n"
+        "\t    sda     ONLINE       0     0     0\n"
+        "\t    sdb     ONLINE       0     0     0\n\n"
+        "errors: No known data errors\n"
+    )
+    (pool,) = parse_pools(answer)
+    (finding,) = pool.findings
+    assert finding.startswith("raidz2-0 of tank has 4 checksum errors, and none of its disks has")
+    assert pool.scans[0].description.endswith(", 1 error")
 
 
 def test_unavailable_disk_of_an_online_pool_is_a_finding():

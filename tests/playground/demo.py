@@ -228,7 +228,9 @@ def stay(service: Service) -> None:
     say('    export PATH="$PWD/.venv/bin:$PATH"')
     say(f"    export KEYTURN_URL={service.address}")
     say(f"    export KEYTURN_POLICY={settings.policy} KEYTURN_DATA={settings.data}")
-    say(f"    export KEYTURN_RUNBOOKS={(own := settings.data.parent / 'own')}")
+    own = settings.data.parent / "own"
+    (own / "runbooks").mkdir(parents=True)  # commands refuse a directory without it
+    say(f"    export KEYTURN_RUNBOOKS={own}")
     say(f"    export KEYTURN_TOKEN={tokens['dora']}  # as dora")
     say("    keyturn request abusers show lb1")
     say("    keyturn tree draw balancers")
@@ -249,9 +251,8 @@ def stay(service: Service) -> None:
 
 
 def _restart(service: Service, own: Path) -> None:
-    """Start Keyturn again, with the runbooks in a directory if there are any."""
-    if (own / "runbooks").is_dir():
-        os.environ["KEYTURN_RUNBOOKS"] = str(own)
+    """Start Keyturn again, with the runbooks in a directory."""
+    os.environ["KEYTURN_RUNBOOKS"] = str(own)
     try:
         read_own_files()
     except OwnRunbookError as error:

@@ -142,6 +142,9 @@ def test_end_of_a_mark_is_read_from_the_expire_setting_of_its_table():
     config = "backend http\n  stick-table type ip size 1m expire 10m store gpc0\n"
     peers = "peers mesh\n  table t1 type ip size 1m expire 5m\n  table t2 type ip size 1m\n"
     limits = parse_config(config + peers)
-    assert limits.expiries == {"http": "10m", "mesh/t1": "5m"}
-    assert "10m from now" in format_mark_end(limits, "http")
+    assert limits.expiries == {"http": 600, "mesh/t1": 300}
+    assert "10 min from now" in format_mark_end(limits, "http")
+    for word, text in (("5400000", "1 h 30 min"), ("45s", "45 s"), ("2d", "2 days")):
+        config = f"backend www\n  stick-table type ip size 1m expire {word} store gpc0\n"
+        assert f"expires: {text} from now" in format_mark_end(parse_config(config), "www")
     assert format_mark_end(limits, "www") == "The mark ends when the entry of www expires."

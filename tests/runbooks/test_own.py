@@ -412,7 +412,7 @@ def test_missing_or_empty_directory_of_custom_runbooks_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("KEYTURN_RUNBOOKS", str(tmp_path / "gone"))
-    assert "No such file or directory" in _get_error()
+    assert "create it with the folder runbooks, or correct KEYTURN_RUNBOOKS" in _get_error()
     (tmp_path / "empty").mkdir(mode=0o755)
     monkeypatch.setenv("KEYTURN_RUNBOOKS", str(tmp_path / "empty"))
     assert "has no module in runbooks/ or connectors/" in _get_error()

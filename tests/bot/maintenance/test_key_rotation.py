@@ -75,7 +75,9 @@ def test_a_log_with_a_rotated_key_verifies_with_either_key(
     for known in (old, new):
         verdict = _verify(database, known)
         assert (verdict.broken, verdict.keys) == (None, (old, new))
-        assert _verify_alone(database, tmp_path, "--key", known).startswith("8 entries, log intact")
+        assert _verify_alone(database, tmp_path, "--key", known).startswith(
+            "8 entries, log intact"
+        )
     stranger = SigningKey.create().public_key
     assert _verify(database, stranger).broken == 8
     assert "not by the key given" in _verify_alone(database, tmp_path, "--key", stranger)

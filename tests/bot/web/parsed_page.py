@@ -11,7 +11,7 @@ optgroup datalist details summary dl dt dd fieldset legend textarea figure figca
 text template circle colgroup kbd dialog
 """
 _NAMES = """
-lang charset name content rel href type src defer class id alt width height title role hidden
+autofocus lang charset name content rel href type src defer class id alt width height title role hidden
 spellcheck
 datetime action method value for placeholder maxlength minlength autocomplete list selected
 tabindex scope label viewbox focusable d form formaction formmethod checked required rows x y x1 x2

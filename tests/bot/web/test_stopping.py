@@ -73,6 +73,8 @@ def test_everything_is_stopped_on_a_page_and_another_person_resumes_it(site: Sit
 def test_emergency_stop_is_refused_with_those_who_can(site: Site):
     dora = site.browser("dora")
     assert "Allowed: Olga Owner, Adam Admin, Stan Storage." in dora.get("/stop").text
+    assert "Ban that person" not in dora.get("/stop").text
+    assert "Ban that person" in site.browser("adam").get("/stop").text
     assert dora.post("/stop", data={"reason": "I like to"}).status_code == 403
     assert site.harness.request(LAMP_ON).state is State.PENDING
 
