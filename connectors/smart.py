@@ -17,8 +17,9 @@ from connectors.sudo import SudoRule, WordPattern
 from connectors.visible_text import quote_text
 
 _HINTS = (Hint(r"Permission denied", "smartctl requires root: add the login's sudo rule"),)
-# A disk that sleeps is not woken up.
-_READ = ("-n", "standby", "-iHA", "-j")
+# A disk that sleeps is not woken up. Only with the error log do SAS disks return their counters of
+# errors.
+_READ = ("-n", "standby", "-iHA", "-l", "error", "-j")
 _ANY_STATUS = frozenset(range(256))
 # Attributes whose raw value counts damaged sectors.
 _SECTORS = {5: "reallocated", 197: "unreadable", 198: "uncorrectable"}
@@ -153,6 +154,8 @@ def _list_nvme_problems(document: Mapping[str, Any]) -> Iterator[str]:
 def _list_scsi_problems(document: Mapping[str, Any]) -> Iterator[str]:
     if _get_number(document, "scsi_grown_defect_list"):
         yield f"{_get_number(document, 'scsi_grown_defect_list'):,} defects have grown"
+    if pending := _get_number(_get(document, "scsi_pending_defects"), "count"):
+        yield f"{pending:,} unreadable sectors"
     for way in _get(document, "scsi_error_counter_log"):
         counts = _get(_get(document, "scsi_error_counter_log"), way)
         if uncorrected := _get_number(counts, "total_uncorrected_errors"):
@@ -175,10 +178,19 @@ def _list_ata_problems(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _find_ata_problem(row: Any) -> str:
-    number, count = int(row["id"]), int(row["raw"]["value"])
+    number, count = int(row["id"]), _get_raw_count(row["raw"])
     if number in _SECTORS and count:
         return f"{count:,} {_SECTORS[number]} sectors"
     return f"{row['name']} is below its threshold" if row.get("when_failed") == "now" else ""
+
+
+def _get_raw_count(raw: Any) -> int:
+    """Return the number that smartctl prints first: `0 (2000 0)` has others in the same bytes.
+
+    https://github.com/smartmontools/smartmontools, atacmds.cpp, ata_format_attr_raw_value()
+    """
+    printed = re.fullmatch(r"(\d+) \(.+\)", str(raw.get("string", "")), re.ASCII)
+    return int(printed[1] if printed else raw["value"])
 
 
 _SMARTCTL = "/usr/sbin/smartctl"

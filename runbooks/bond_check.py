@@ -133,6 +133,7 @@ class BondCheck(
             *_list_switch_findings(bond, state.switch_side),
             *_list_port_findings(bond, state.cable_ends),
             *_list_new_failures(state),
+            *_list_lost_members(state),
         ]
         up = sum(member.is_up for member in bond.members)
         return Report.from_findings(
@@ -410,13 +411,29 @@ def _list_new_failures(state: BondState) -> Iterator[str]:
             )
 
 
-def _count_new_failures(state: BondState) -> Mapping[str, int]:
-    """Return how often each member lost its link since the last check, without new members."""
+def _list_lost_members(state: BondState) -> Iterator[str]:
+    members = {each.name for each in state.bond.members}
+    for name in _list_earlier_failures(state):
+        if name not in members and state.earlier:
+            yield (
+                f"{name} is no member any more: it was one at the last check at "
+                f"{state.earlier.time:%Y-%m-%d %H:%M} UTC. Check its card, its driver and the "
+                "configuration of the bond"
+            )
+
+
+def _list_earlier_failures(state: BondState) -> Mapping[str, int]:
+    """Return the members at the last check, each with how often it had lost its link."""
     table = state.earlier.report.table if state.earlier else None
     if table is None or tuple(table.columns) != BondCheck.columns:
         return {}
     at = BondCheck.columns.index("Failures")
-    before = {row[0]: int(row[at]) for row in table.rows if row[at].isdecimal()}
+    return {row[0]: int(row[at]) for row in table.rows if row[at].isdecimal()}
+
+
+def _count_new_failures(state: BondState) -> Mapping[str, int]:
+    """Return how often each member lost its link since the last check, without new members."""
+    before = _list_earlier_failures(state)
     # The count of a member that joined again, or of a rebooted host, starts from zero.
     return {
         each.name: each.failure_count

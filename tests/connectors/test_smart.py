@@ -46,12 +46,28 @@ def test_healthy_disk_has_no_smart_problems():
                 "only 3 % of its spare blocks are left",
             ],
         ),
-        ("sas-defects", ["2 defects have grown", "3 errors of read were not corrected"]),
+        (
+            "sas-defects",
+            [
+                *("2 defects have grown", "10 unreadable sectors"),
+                "3 errors of read were not corrected",
+            ],
+        ),
     ],
 )
 def test_smart_problems_are_listed_for_each_kind_of_disk(name: str, problems: list[str]):
     assert parse_recorded(name).problems == problems
     assert parse_recorded(name).state == "failing"
+
+
+def test_only_the_first_number_of_a_raw_value_counts_sectors():
+    """Fujitsu and Toshiba keep other counts in the upper bytes, which smartctl prints apart."""
+    document = json.loads((ANSWERS / "ata.json").read_text())
+    (row,) = [row for row in document["ata_smart_attributes"]["table"] if row["id"] == 5]
+    row["raw"] = {"value": 2000 << 32, "string": "0 (2000 0)"}
+    assert smart.parse_health(json.dumps(document), SDA).state == "healthy"
+    row["raw"] = {"value": 8 + (2000 << 32), "string": "8 (2000 0)"}
+    assert smart.parse_health(json.dumps(document), SDA).problems == ["8 reallocated sectors"]
 
 
 def test_disk_without_readable_smart_data_is_unknown():
@@ -68,7 +84,7 @@ def test_guessed_type_of_a_disk_is_not_passed_back():
     assert (sata.type, nvme.type) == ("scsi", "nvme")
     for disk in (sata, nvme, DiskAddress("/dev/nvme1", "nvme,0x1")):
         assert str(smart.query_health(disk).command) == (
-            f"smartctl -n standby -iHA -j {disk.name}"
+            f"smartctl -n standby -iHA -l error -j {disk.name}"
         )
     assert str(smart.query_health(BEHIND).command).endswith("-j -d megaraid,4 /dev/bus/0")
 

@@ -281,6 +281,16 @@ def test_bond_links_lost_since_the_last_check_are_a_finding(now: int, before: in
     assert report.findings[0].startswith(words)
 
 
+def test_member_that_the_bond_had_at_the_last_check_is_missed():
+    state = add_earlier_report(healthy(), eth0=0, eth1=0, eth2=0, eth3=0)
+    left = state.bond.members[:3]
+    report = CHECK.report(replace(state, bond=replace(state.bond, members=left, port_count=3)))
+    assert not report.healthy
+    assert report.findings[0].startswith(
+        "eth3 is no member any more: it was one at the last check"
+    )
+
+
 def test_bond_links_lost_before_the_last_check_are_no_problem():
     state = with_member(healthy(), failure_count=5)
     report = CHECK.report(add_earlier_report(state, eth0=0, eth1=5, eth2=0, eth3=0))

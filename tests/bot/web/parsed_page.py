@@ -11,8 +11,8 @@ optgroup datalist details summary dl dt dd fieldset legend textarea figure figca
 text template circle colgroup kbd dialog
 """
 _NAMES = """
-autofocus lang charset name content rel href type src defer class id alt width height title role hidden
-spellcheck
+lang charset name content rel href type src defer class id alt width height title role hidden
+autofocus spellcheck
 datetime action method value for placeholder maxlength minlength autocomplete list selected
 tabindex scope label viewbox focusable d form formaction formmethod checked required rows x y x1 x2
 y1 y2 rx min open popover popovertarget colspan preserveaspectratio text-anchor transform cx cy r
