@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
-from connectors.machine import POWER_SECONDS, BmcEvent, Machine, PowerAction
+from connectors.machine import POWER_SECONDS, BmcEvent, Machine, PowerAction, Sensor
 from connectors.rows import Rows, parse_each
 from connectors.script import load_script
 
@@ -20,6 +20,7 @@ _HINTS = (
         "password_file in the inventory, and that IPMI over LAN is enabled",
     ),
     Hint(r"Unable to read password from file", "the host cannot read the password_file"),
+    Hint(r"Could not build SDRR|Unable to open SDR", "the BMC has no list of its sensors"),
 )
 # What power and boot flags need, even to read them.
 _CHANGE = "OPERATOR"
@@ -32,6 +33,21 @@ _BOOT_WORDS = {"": "none", "pxe": "pxe", "disk": "disk", "cd": "cdrom", "setup":
 _FLAGS = re.compile(r"^Boot parameter data: ([0-9A-Fa-f]{2})([0-9A-Fa-f]{2})", re.MULTILINE)
 _FAULTS = ("Power Overload", "Main Power Fault", "Power Control Fault", "Drive Fault")
 _FAN_FAULT = "Cooling/Fan Fault"
+# What a sensor with thresholds has crossed; ns is one without a reading.
+_THRESHOLDS = {
+    **{"ok": "ok", "ns": "", "lnc": "low", "unc": "high", "lcr": "critically low"},
+    **{"ucr": "critically high", "lnr": "critically low", "unr": "critically high"},
+}
+# Other sensors have a list of states, and ipmitool prints ok beside each of them. These are the
+# states of tables 42-2 and 42-3 that need a person, by the words in which ipmitool names them.
+_TROUBLE = re.compile(
+    r"\b(?:fail(?:ed|ure)?|fault|error|lost|critical|non-(?:critical|recoverable|redundant)|degraded"
+    r"|ierr|trip|hang|timeout|nmi|[ps]err|(?:un)?correctable|parity|exceeded|lags|abort(?:ed)?"
+    r"|out-of-range|intrusion|overtemperature|rebuild|throttled|device disabled|low)\b",
+    re.IGNORECASE,
+)
+_NO_TROUBLE = re.compile(r"predictive failure deasserted|limit not exceeded", re.IGNORECASE)
+_SENSOR_SECONDS = 120
 
 
 @dataclass(frozen=True)
@@ -45,8 +61,8 @@ class Controller:
     """On the host that runs ipmitool."""
     cipher: str = ""
 
-    def run(self, *words: str, level: str = "USER") -> Shell:
-        return Shell((*self.get_argv(level), *words), hints=_HINTS)
+    def run(self, *words: str, level: str = "USER", seconds: int = 30) -> Shell:
+        return Shell((*self.get_argv(level), *words), hints=_HINTS, deadline=seconds)
 
     def get_argv(self, level: str) -> tuple[str, ...]:
         """Return the words before a command. level: the rights to log in with.
@@ -92,6 +108,11 @@ def query_boot_once(controller: Controller) -> Query[str]:
     )
 
 
+def query_sensors(controller: Controller) -> Query[Rows[Sensor]]:
+    """Query temperatures, fans, power supplies and whatever else the BMC watches."""
+    return Query(controller.run("sdr", "elist", seconds=_SENSOR_SECONDS), parse_sensors)
+
+
 def query_events(controller: Controller, newest: int) -> Query[tuple[BmcEvent, ...]]:
     return Query(controller.run("sel", "list", "last", str(newest)), parse_events)
 
@@ -129,6 +150,28 @@ def parse_boot_once(answer: str) -> str:
     valid, device = int(found[1], 16), int(found[2], 16) >> 2 & 0xF
     is_once = valid & 0x80 and not valid & 0x40
     return _BOOT_DEVICES.get(device, f"device {device}") if is_once else ""
+
+
+def parse_sensors(answer: str) -> Rows[Sensor]:
+    """Parse `sdr elist`: name, number, threshold status, entity, and reading or states."""
+    sensors = parse_each(filter(str.strip, answer.splitlines()), _parse_sensor)
+    if not sensors and not sensors.odd:
+        raise ParseError("the BMC lists no sensors")
+    return sensors
+
+
+def _parse_sensor(line: str) -> Sensor:
+    name, _number, status, _entity, reading = (word.strip() for word in line.split("|"))
+    if status not in _THRESHOLDS:
+        raise ParseError("it has no known status")
+    has_unit = re.match(r"-?[\d.]+ ", reading)
+    if status == "ok" and not has_unit:
+        return Sensor(name, reading, "not ok" if _has_trouble(reading) else "")
+    return Sensor(name, reading.replace("degrees C", "°C"), _THRESHOLDS[status])
+
+
+def _has_trouble(states: str) -> bool:
+    return bool(_TROUBLE.search(_NO_TROUBLE.sub("", states)))
 
 
 def parse_events(answer: str) -> Rows[BmcEvent]:

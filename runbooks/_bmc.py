@@ -167,12 +167,16 @@ class _ResourceReader:
 def read_sensors(
     run_query: QueryRunner, host: str, machine: Machine
 ) -> tuple[tuple[Sensor, ...], Sequence[str]]:
-    """Read temperatures, fans and power supplies; none by IPMI, which has only faults.
+    """Read temperatures, fans and power supplies.
 
     Returns the sensors, and what could not be read.
     """
     if not isinstance(machine, RedfishMachine):
-        return (), ()
+        controller, via = _make_controller(run_query, host)
+        try:
+            return run_query(via, ipmi.query_sensors(controller)), ()
+        except (CommandError, ParseError) as error:
+            return (), [f"the sensors could not be read, so their health is unknown: {error}"]
     reader, found = _ResourceReader(run_query, host), list[Sensor]()
     try:
         for sensor in _list_sensors(reader, machine.path):

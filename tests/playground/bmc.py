@@ -101,11 +101,15 @@ sel_enable 0x20 1000 0x0a
 mc_add_fru_data 0x20 0 {size} file 0 "{here}/fru"
 mc_enable 0x20
 sel_add 0x20 0x02 0x00 0x00 0x00 0x00 0x20 0x00 0x04 0x08 0x64 0x6f 0x01 0xff 0xff
+{sensors}
 """
 
 
 class IpmiBmc(Daemon):
-    """A server that is on, behind a BMC with IPMI alone, with one entry in its event log."""
+    """A server that is on, behind a BMC with IPMI alone, with one entry in its event log.
+
+    It has a temperature of 24 °C, and a power supply that has lost its cable.
+    """
 
     def __init__(self) -> None:
         self._simulator = find_program("/usr/bin/ipmi_sim", package="openipmi")
@@ -128,7 +132,9 @@ class IpmiBmc(Daemon):
         (here / "chassis").chmod(0o755)
         lan = _LAN.format(port=self.port, user=USER, password=PASSWORD, here=here)
         (here / "lan.conf").write_text(lan)
-        (here / "commands").write_text(_EMULATED.format(size=len(fru), here=here))
+        sensors = _make_sensors()
+        emulated = _EMULATED.format(size=len(fru), here=here, sensors=sensors)
+        (here / "commands").write_text(emulated)
         files = ["-c", str(here / "lan.conf"), "-f", str(here / "commands")]
         return [self._simulator, "-n", *files, "-s", str(here / "state")]
 
@@ -140,6 +146,34 @@ class IpmiBmc(Daemon):
             except OSError:
                 return True
         return False
+
+
+def _make_sensors() -> str:
+    """Return the simulator's commands for two sensors: sections 43.1 and 43.2 of IPMI 2.0."""
+    # Owner, number, entity, capabilities, type, events, unit, factors, limits, and names of bytes.
+    temperature = "20 00 01 07 01 7f 68 01 01 95 7a 95 7a 3f 3f 00 01 00 00 01 00 00 00 00 00 07"
+    temperature += " 20 40 10 ff 00 5f 5a 50 00 05 0a 00 00 00 00 00"
+    supply = "20 00 02 0a 02 67 40 08 6f 0f 00 0f 00 0f 00 c0 00 00 00 00 00 00 00 00 00 00"
+    scanned = (
+        "sensor_set_event_support 0x20 0 2 enable scanning per-state" + " 000000000001111" * 4
+    )
+    return "\n".join(
+        [
+            _make_record(1, 0x01, temperature, "Ambient Temp"),
+            "sensor_add 0x20 0 1 1 1",
+            "sensor_set_value 0x20 0 1 24 0",
+            _make_record(2, 0x02, supply, "PS2 Status"),
+            "sensor_add 0x20 0 2 8 0x6f",
+            scanned,
+            *(f"sensor_set_bit 0x20 0 2 {bit} 1 0" for bit in (0, 1, 3)),
+        ]
+    )
+
+
+def _make_record(number: int, kind: int, body: str, name: str) -> str:
+    content = bytes.fromhex(body) + bytes([0xC0 | len(name)]) + name.encode()
+    record = bytes([number, 0, 0x51, kind, len(content)]) + content
+    return f"main_sdr_add 0x20 {' '.join(f'{byte:#04x}' for byte in record)}"
 
 
 def _make_fru(fields: tuple[str, ...]) -> bytes:

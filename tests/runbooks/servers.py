@@ -22,6 +22,7 @@ RESET = f"{SYSTEM}/Actions/ComputerSystem.Reset"
 CONTROLLER = Controller("192.0.2.7", "623", "keyturn", "/etc/keyturn/old1.password", "3")
 STATUS = "System Power         : on\nMain Power Fault     : false\nCooling/Fan Fault    : false\n"
 FRU = f" Product Manufacturer : HP\n Product Name : DL380 G6\n Product Serial : {SERIAL}\n"
+SENSORS = "Ambient Temp     | 0Eh | ok  |  7.1 | 23 degrees C\n"
 FLAGS = "Boot parameter data: {}00000000\n"
 
 
@@ -71,6 +72,7 @@ def build_server_fleet(
     fleet.script("gate1", ipmi.query_chassis(CONTROLLER).command, STATUS)
     fleet.script("gate1", ipmi.query_inventory(CONTROLLER).command, FRU)
     fleet.script("gate1", ipmi.query_boot_once(CONTROLLER).command, FLAGS.format("0000"))
+    fleet.script("gate1", ipmi.query_sensors(CONTROLLER).command, SENSORS)
     return fleet
 
 

@@ -259,6 +259,13 @@ def test_ipmi_simulator_is_shut_down_and_started():
         log = load_catalogue()["bmc sel"].model_validate({"host": "old1"})
         (event,) = log.read(fleet.run_query).events
         assert event.message == "Power Supply #0x64, Failure detected, Asserted"
+        show = ShowBmc.model_validate({"host": "old1"})
+        report = show.report(show.read(fleet.run_query))
+        assert report.findings == [
+            "PS2 Status is not ok (Presence detected, Failure detected, Power Supply AC lost)"
+        ]
+        assert report.table is not None
+        assert ("Ambient Temp", "24 °C", "ok") in list(report.table.rows)
         bmc.password_file.write_text("wrong\n")
         with pytest.raises(HostError, match="does not answer, or refuses the login"):
             log.read(fleet.run_query)

@@ -56,6 +56,53 @@ def test_bmc_show_reports_chassis_faults_of_a_server_with_ipmi():
     assert "HP DL380 G6" in str(report.table)
 
 
+def show_by_ipmi(sensors: str | HostError) -> tuple[list[str], list[tuple[str, ...]]]:
+    """Return the findings, and the rows of the sensors. sensors: what `sdr elist` prints."""
+    fleet = build_server_fleet()
+    fleet.script("gate1", ipmi.query_sensors(CONTROLLER).command, sensors)
+    show = SHOW.model_copy(update={"host": "old1"})
+    report = show.report(show.read(fleet.run_query))
+    assert report.table is not None
+    return list(report.findings), [tuple(map(str, row)) for row in list(report.table.rows)[5:]]
+
+
+def test_bmc_show_reports_sensors_of_a_server_with_ipmi():
+    """ipmitool prints ok beside each sensor without thresholds, whatever its states are."""
+    findings, rows = show_by_ipmi(
+        "CPU1 Temp        | 01h | unr |  3.1 | 96 degrees C\n"
+        "FAN 1            | 02h | lcr | 29.1 | 0 RPM\n"
+        "FAN 2            | 04h | ns  | 29.2 | No Reading\n"
+        "PS1 Status       | 0Ah | ok  | 10.1 | Presence detected\n"
+        "PS2 Status       | 0Bh | ok  | 10.2 | Presence detected, Failure detected, Power Supply"
+        " AC lost\n"
+        "PS Redundancy    | 0Ch | ok  |  7.3 | Redundancy Lost\n"
+        "Drive 1          | 80h | ok  | 26.1 | Drive Present, Drive Fault\n"
+        "Drive 2          | 81h | ok  | 26.2 | Drive Present\n"
+        "CMOS Battery     | 10h | ok  | 40.1 | Low\n"
+        "Sys Health       | 11h | ok  |  7.1 | Transition to OK\n"
+        "Predictive       | 12h | ok  |  7.1 | Predictive Failure Deasserted\n"
+    )
+    assert findings == [
+        "CPU1 Temp is critically high (96 °C)",
+        "FAN 1 is critically low (0 RPM)",
+        "PS2 Status is not ok (Presence detected, Failure detected, Power Supply AC lost)",
+        "PS Redundancy is not ok (Redundancy Lost)",
+        "Drive 1 is not ok (Drive Present, Drive Fault)",
+        "CMOS Battery is not ok (Low)",
+    ]
+    assert rows[2] == ("FAN 2", "No Reading", "")
+    assert len(rows) == 11
+
+
+@pytest.mark.parametrize(
+    "sensors", ["", CommandError("the BMC has no list of its sensors")], ids=["none", "refused"]
+)
+def test_bmc_show_finds_that_a_server_with_ipmi_lists_no_sensors(sensors: str | HostError):
+    (finding,), rows = show_by_ipmi(sensors)
+    assert finding.startswith("the sensors could not be read, so their health is unknown: the BMC")
+    assert rows == []
+
+
 CHASSIS = "/redfish/v1/Chassis/1"
 THERMAL, POWER = f"{CHASSIS}/ThermalSubsystem", f"{CHASSIS}/PowerSubsystem"
 OK = {"Health": "OK", "State": "Enabled"}
