@@ -560,6 +560,7 @@ def set_rows_aside(
     For example: keyturn changelog set-aside --rows 1 --as olga --reason "inserted with psql"
     """
     from bot.maintenance import set_aside
+    from bot.model.text import format_count
 
     url = environment.settings.migrations.get_secret_value()
     with _open_exclusively(environment, url) as database:
@@ -567,7 +568,10 @@ def set_rows_aside(
         if rows is None:
             with database.transaction() as tx:
                 found = set_aside.find_foreign_rows(tx)
-            lines = [*found.describe(), f"{len(found.rows)} rows behind entry {found.size}"]
+            lines = [
+                *found.describe(),
+                f"{format_count(len(found.rows), 'row')} behind entry {found.size}",
+            ]
             print_result({"after": found.size, "rows": found.describe()}, lines)
             return
         file = set_aside.set_rows_aside(

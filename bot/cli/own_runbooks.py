@@ -27,6 +27,7 @@ from bot.cli.environment import EXECUTES_ALL, read_settings
 from bot.cli.options import json_option, pass_environment
 from bot.cli.sections import CommandGroup
 from bot.cli.terminal import print_result
+from bot.model.text import format_count
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
@@ -269,7 +270,7 @@ def lint_runbooks(*, words: "tuple[str, ...]") -> None:
         for name in (one.words for one in chosen if shell_lint.has_scripts(one)):
             click.echo(f"{name}: {shell_lint.MISSING}", err=True)
     lines = [f"{name}: {problem}" for name, problems in found.items() for problem in problems]
-    print_result(found, lines or [f"No problems in {len(found)} runbooks."])
+    print_result(found, lines or [f"No problems in {format_count(len(found), 'runbook')}."])
     sys.exit(FAILED if lines else 0)
 
 

@@ -513,7 +513,7 @@ def test_author_lints_a_page_where_the_keys_are_and_no_class(
     _write(custom_directory / "runbooks" / "swappiness_set.yaml", CHANGE)
     _install(keyturn, tmp_path)
     linted = keyturn("runbook", "lint", "swappiness", "set")
-    assert (linted.returncode, linted.stdout) == (0, "No problems in 1 runbooks.\n")
+    assert (linted.returncode, linted.stdout) == (0, "No problems in 1 runbook.\n")
     refused = keyturn("runbook", "lint", "greeting", "show")
     assert (refused.returncode, "not enabled" in refused.stderr) == (4, True)
     assert "swappiness set" not in _list_runbooks(keyturn("runbooks", "--json"))

@@ -16,6 +16,7 @@ from bot.cli.runbook_kit.recordings import (
 )
 from bot.hosts.sudo_rules import list_dialects, list_sudo_rules
 from bot.model.request_form import RequestSyntaxError
+from bot.model.text import format_count
 from connectors.command import Command, Shell
 from connectors.errors import HostError
 from connectors.sudo import SudoRule
@@ -64,7 +65,8 @@ def _test_hostile_values(runbook: type[AnyRunbook]) -> TestResult:
             listed = ", ".join(map(repr, accepted[:3]))
             return TestResult(name, passed=False, message=f"{field} accepts {listed}")
         tried += len(hostile_values.list_hostile_values(runbook, field))
-    message = f"{len(runbook.model_fields)} fields refuse {tried} values"
+    fields = format_count(len(runbook.model_fields), "field")
+    message = f"{tried} values are refused, in {fields}"
     return TestResult(name, passed=True, message=message)
 
 
@@ -107,7 +109,7 @@ def _test_after_apply(runbook: type[AnyRunbook], plans: Mapping[str, Plan]) -> T
     if plans[AFTER].steps:
         title = plans[AFTER].steps[0].title
         return TestResult(name, passed=False, message=f"the plan after still has: {title}")
-    message = f"{len(plans[BEFORE].steps)} steps before, none after"
+    message = f"{format_count(len(plans[BEFORE].steps), 'step')} before, none after"
     return TestResult(name, passed=True, message=message)
 
 
@@ -140,7 +142,9 @@ def _test_sudo_rules(runbook: type[AnyRunbook], plans: Collection[Plan]) -> Test
     refused = [command for command in commands if not is_allowed_by_sudo(command, rules)]
     if refused:
         return TestResult(name, passed=False, message=f"no rule allows {refused[0]}")
-    return TestResult(name, passed=True, message=f"{len(commands)} commands are allowed")
+    return TestResult(
+        name, passed=True, message=f"sudo allows {format_count(len(commands), 'command')}"
+    )
 
 
 def _list_commands(step: Step) -> Iterator[Shell]:

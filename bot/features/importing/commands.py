@@ -1,5 +1,6 @@
 """`keyturn import …`: drafts of runbooks from jobs of other tools."""
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -174,6 +175,8 @@ def _write(directory: Path, draft: "Draft") -> None:
 def _describe(
     job: "Imported", directory: Path, questions: "Mapping[str, Sequence[str]]"
 ) -> Iterator[str]:
+    from bot.model.text import format_count
+
     yield job.name
     for one in job.outcomes:
         note = f" ({one.note})" if one.note else ""
@@ -186,10 +189,12 @@ def _describe(
         open_questions = questions[draft.words]
         yield f"  wrote {directory / draft.path}"
         if open_questions:
-            yield f"    a draft with {len(open_questions)} open questions, not to be enabled yet:"
+            count = format_count(len(open_questions), "open question")
+            yield f"    a draft with {count}, not to be enabled yet:"
             yield from (f"    {question}" for question in open_questions)
         else:
-            yield f"    complete: read it, then run `keyturn runbook lint {draft.words}`"
+            lint = f"KEYTURN_RUNBOOKS={shlex.quote(str(directory))} keyturn runbook lint"
+            yield f"    complete: read it, then run `{lint} {draft.words}`"
     yield ""
 
 

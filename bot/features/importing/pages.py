@@ -234,9 +234,10 @@ _AGAIN = ("restart", "reload")
 
 def _make_free(words: str, taken: set[str]) -> str:
     number, free = 1, words
+    version = "v" if words[-1:].isdigit() else ""  # the second part1 is not part 12
     while free in taken:
         number += 1
-        free = f"{words}{number}"
+        free = f"{words}{version}{number}"
     return free
 
 

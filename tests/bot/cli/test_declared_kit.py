@@ -175,7 +175,7 @@ def test_without_shellcheck_scripts_are_untested_and_lint_says_so(
     (own / "swappiness_set.yaml").write_text(with_script(QUOTED))
     env = os.environ | {"KEYTURN_RUNBOOKS": str(tmp_path), "PATH": "/nowhere"}
     typed = run_command(("runbook", "lint", "swappiness set"), env=env, where=tmp_path)
-    assert (typed.returncode, typed.stdout) == (0, "No problems in 1 runbooks.\n")
+    assert (typed.returncode, typed.stdout) == (0, "No problems in 1 runbook.\n")
     assert typed.stderr.startswith("swappiness set: its scripts were not checked, since")
     monkeypatch.setenv("PATH", "/nowhere")
     runbook = load_change_page(with_script("rm $1"))

@@ -3,7 +3,9 @@
 import json
 import os
 import random
+import re
 import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import pairwise
@@ -150,7 +152,30 @@ def test_job_without_open_questions_is_a_page_that_passes_lint(tmp_path: Path):
     (tmp_path / "own").chmod(0o755)
     environment = os.environ | {"KEYTURN_RUNBOOKS": str(tmp_path / "own")}
     linted = run_command(["runbook", "lint", "harden"], env=environment)
-    assert (linted.returncode, linted.stdout) == (0, "No problems in 1 runbooks.\n")
+    assert (linted.returncode, linted.stdout) == (0, "No problems in 1 runbook.\n")
+
+
+def test_import_prints_a_command_that_checks_its_page(tmp_path: Path):
+    job = "- {name: Harden, sequence: {commands: [{exec: sysctl -w kernel.dmesg_restrict=1}]}}"
+    file = write(tmp_path, job)
+    tmp_path.chmod(0o755)
+    typed = type_import(tmp_path, "rundeck", file, "--directory", "own drafts")
+    printed = re.search("complete: read it, then run `(.+)`", typed.stdout)
+    assert printed is not None, typed.stdout
+    command = printed[1].replace(" keyturn ", f" {sys.executable} -m bot ")
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "No problems in 1 runbook.\n"), done.stderr
+
+
+def test_pages_of_a_second_import_are_no_further_parts(tmp_path: Path):
+    commands = ["apt-get install -y nginx", "systemctl enable --now nginx"]
+    job = [{"name": "job", "sequence": {"commands": [{"exec": one} for one in commands]}}]
+    file = write(tmp_path, json.dumps(job))
+    type_import(tmp_path, "rundeck", file)
+    again = type_import(tmp_path, "rundeck", file)
+    assert re.findall(r"runbooks/(\S+)\.yaml", again.stdout) == ["job_part1v2", "job_part2v2"]
 
 
 @pytest.mark.parametrize(
