@@ -238,7 +238,8 @@ def _list_findings(array: RaidArray, raid_state: RaidState) -> Iterator[str]:
 
 
 def _format_remedy(array: RaidArray, detail: ArrayDetail | None) -> str:
-    if array.progress:
+    # A check or a resync of the others gives it no member back.
+    if array.progress and array.progress.action == "recovery":
         return f"It is rebuilding: {_PROGRESS.format(**vars(array.progress))}"
     if detail is None:
         return "Run `mdadm --detail` on the host"

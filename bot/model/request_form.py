@@ -164,6 +164,7 @@ def split_words(text: str) -> list[str]:
 
 
 # Around words of a sentence, a list or a format.
+_WHERE_LISTED = "For a list, type help in chat, or keyturn runbooks in a terminal."
 _PUNCTUATION = ".,;:!?()[]{}*_~`'\"…"
 
 
@@ -186,7 +187,7 @@ def find_runbook(words: Sequence[str]) -> tuple[type[AnyRunbook], Sequence[str]]
         if runbook is not None:
             return runbook, words[length:]
     if not words:
-        raise RequestSyntaxError("the request is missing. Type help for a list.")
+        raise RequestSyntaxError(f"the request is missing. {_WHERE_LISTED}")
     typed = f"{' '.join(words).lower()} "
     for pending in list_pending_words():
         if typed.startswith(f"{pending} "):
@@ -275,8 +276,8 @@ def _suggest_runbooks(typed_words: Sequence[str]) -> str:
     }
     similar = sorted((words for words in ratios if ratios[words] > 0.6), key=lambda w: -ratios[w])
     if similar:
-        return f"There is no {quote_text(typed)}. Did you mean: {', '.join(similar[:5])}?"
-    return f"There is no {quote_text(typed)}. Type help for a list."
+        return f"There is no runbook {quote_text(typed)}. Did you mean: {', '.join(similar[:5])}?"
+    return f"There is no runbook {quote_text(typed)}. {_WHERE_LISTED}"
 
 
 def _build_form_field(name: str, field: FieldInfo) -> FormField:

@@ -6,8 +6,9 @@ import pytest
 from connectors import perc, programs, raid, smart
 from connectors.command import Answer
 from connectors.errors import CommandTimeoutError, ParseError
+from connectors.rows import Rows
 from runbooks import Report
-from runbooks.raid_check import CheckRaid
+from runbooks.raid_check import CheckRaid, RaidState
 from tests.connectors.storage import recorded
 from tests.connectors.test_perc import DEGRADED
 from tests.connectors.test_smart import BEHIND, SDA
@@ -61,6 +62,18 @@ def test_rebuilding_raid_array_is_a_finding_with_its_progress():
         "md0 is degraded: 2 of 3 members work. "
         "It is rebuilding: recovery at 0.7 %, about 4 min left"
     )
+
+
+def test_degraded_raid_array_that_is_only_checked_is_not_rebuilding():
+    """Linux checks the members that are left: one of RAID 6, whose data is still redundant."""
+    array = raid.RaidArray(
+        "md0", True, "raid6", member_count=6, working_count=5,
+        progress=raid.ArrayProgress("check", 12.0, 90.0, 200_000),
+    )  # fmt: skip
+    detail = raid.ArrayDetail("raid6", "clean, degraded, checking", "", "", Rows())
+    state = RaidState([array], {"md0": detail}, {})
+    (finding,) = CHECK.report(state).findings
+    assert finding == "md0 is degraded: 5 of 6 members work. It has no spare: add a disk"
 
 
 def test_degraded_raid_array_is_a_finding_with_its_failed_disks():

@@ -56,7 +56,7 @@ def test_request_words_fill_the_form_fields(text: str):
         ),
         ("abusers clear 'lb1", "a quotation mark is not closed"),
         ("abuser clear lb1 203.0.113.9", "Did you mean: abusers clear"),
-        ("frobnicate", "Type help"),
+        ("frobnicate", "type help in chat"),
     ],
 )
 def test_invalid_request_words_are_reported_with_what_to_type(text: str, says: str):

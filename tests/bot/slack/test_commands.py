@@ -156,7 +156,7 @@ async def test_help_with_a_mistyped_runbook_suggests_the_nearest(chat: Chat):
 
 async def test_unknown_words_are_answered_with_the_search_and_help(chat: Chat):
     answer = await chat.type("qqq")
-    assert "Type help for a list" in answer.text
+    assert "For a list, type help in chat" in answer.text
     [row] = [block for block in answer.json["blocks"] if block["type"] == "actions"]
     assert [one["value"] for one in row["elements"]] == ["anything", "help"]
 
@@ -235,7 +235,7 @@ async def test_unicode_spaces_separate_words_of_a_command(chat: Chat, space: str
     assert "set lamp on" in words(await chat.type(f"run{space}1"))
     await chat.type(f"deny 1{space}no", "U0OLGA")
     assert chat.run().state is State.DENIED
-    assert "There is no 'qqq xx'" in (await chat.type(f"qqq{space}xx")).text
+    assert "There is no runbook 'qqq xx'" in (await chat.type(f"qqq{space}xx")).text
 
 
 @pytest.mark.parametrize(
