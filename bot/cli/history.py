@@ -42,10 +42,18 @@ def list_changes(service: ServiceClient, *, when: str, host: str, within: str) -
         when, within = "", when
     at = parse_time_option(when, times.parse_past_time)
     result = service.get("/changes", at=at, host=host, within=within or times.DEFAULT_SPAN)
-    lines = [_format_event(one) for one in result["events"]]
+    # Also where nothing was found: it says of which day a time was taken to be.
+    since, until = (
+        format_time(result[name], with_seconds=True)
+        for name in ("searched_since", "searched_until")
+    )
+    lines = [f"Between {since} and {until}{f' on {host}' if host else ''}:"]
+    lines += [_format_event(one) for one in result["events"]] or ["No known changes."]
     if result["omitted"]:
         lines.append(f"{result['omitted']} less relevant changes not shown")
-    print_result(result, lines, empty_message="No known changes.")
+    if result["searched_since"] != result["since"]:
+        lines.append("There are too many entries: what is further from that time was not searched")
+    print_result(result, lines)
 
 
 @click.command("pending")

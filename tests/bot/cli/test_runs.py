@@ -525,7 +525,11 @@ def test_changed_command_lists_changes_with_their_approvers(cli_service: CliServ
     assert "on web1, by dora, approved by olga: Verified" in line
     assert "nas1" not in result.stdout
     none = cli_service.type("dora", "changed", "2020-01-01 02:00")
-    assert (none.exit_code, none.stderr) == (0, "No known changes.\n")
+    assert (none.exit_code, none.stderr) == (0, "")
+    assert re.fullmatch(
+        r"Between 2020-01-01 01:00:00\S* and 2020-01-01 03:00:00\S*:\nNo known changes.\n",
+        none.stdout,
+    )
     wrong = cli_service.type("dora", "changed", "soon")
     assert (wrong.exit_code, "is not a time" in wrong.stderr) == (2, True)
     events = cli_service.read_json("dora", "changed", "1 min", "--host", "web1")["events"]
