@@ -14,7 +14,7 @@ class CommandEntry:
     summary: str
     """The first sentence of its help."""
     section: str = ""
-    """Of a feature: the section of `keyturn --help` that lists it."""
+    """Of a feature: the section of `keyturn --help` that lists it, of the core or of its own."""
     group: str = ""
     """Of a feature: the group of the core that it belongs to, instead of a section."""
 
@@ -84,7 +84,6 @@ SECTIONS: Mapping[str, Sequence[CommandEntry]] = {
         CommandEntry("policy", "bot.cli.policy:policy_commands",
             "Validate and explain the policy, and compare it with another."),
     ),
-    "Schedules": (),
     "Emergency": (
         CommandEntry("stop", "bot.cli.stop:stop_runs",
             "Stop one run, everything, or agent NAME, before the next step or host."),

@@ -1,8 +1,8 @@
-"""Sections of the help, older command names, and the exit on Ctrl-C."""
+"""Sections of the help, commands that are imported when used, and the exit on Ctrl-C."""
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NoReturn, cast
 
@@ -24,8 +24,6 @@ EXIT_STATUS_HELP = (
     "Exit status: 0 success, 1 failed, 2 invalid input, 3 not found, 4 refused, "
     "5 not ended yet, for example pending approval, 130 interrupted."
 )
-# Older names, which still work and are not listed.
-ALIASES: Mapping[str, str] = {"ask": "request", "waiting": "pending", "hooks": "webhooks"}
 
 
 class CommandGroup(click.Group):
@@ -53,16 +51,17 @@ def is_text(word: str) -> bool:
 class KeyturnCommand(CommandGroup):
     """The command `keyturn`. It imports a command when that is used, and lists it without.
 
-    sections: its commands by subject, in the order of the help, without empty ones.
+    sections: its commands by subject, in the order of the help.
     """
 
     def __init__(self, *args: Any, added: Sequence[CommandEntry] = (), **more: Any) -> None:
         super().__init__(*args, **more)
         self._added = added
+        # Behind those of the core come the sections that only features have.
+        titles = dict.fromkeys([*SECTIONS, *(one.section for one in added if one.section)])
         self.sections = {
-            title: listed
-            for title, entries in SECTIONS.items()
-            if (listed := [*entries, *(one for one in added if one.section == title)])
+            title: [*SECTIONS.get(title, ()), *(one for one in added if one.section == title)]
+            for title in titles
         }
         self._entries = {one.name: one for each in self.sections.values() for one in each}
 
@@ -90,7 +89,7 @@ class KeyturnCommand(CommandGroup):
                 )
         if args[:1] == ["help"]:
             topic = args[1:]
-            is_runbook = topic and topic[0] not in {*self._entries, *ALIASES}
+            is_runbook = topic and topic[0] not in self._entries
             args = ["runbooks", *topic] if is_runbook else [*topic, "--help"]
         return super().parse_args(ctx, args)
 
@@ -99,7 +98,7 @@ class KeyturnCommand(CommandGroup):
     ) -> tuple[str | None, Command | None, list[str]]:
         """Find the command; for a runbook without `request`, say how to request it."""
         try:
-            return super().resolve_command(ctx, [ALIASES.get(args[0], args[0]), *args[1:]])
+            return super().resolve_command(ctx, args)
         except UsageError as error:
             from runbooks import list_pending_words, load_catalogue
 

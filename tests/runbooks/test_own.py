@@ -420,7 +420,7 @@ def test_missing_or_empty_directory_of_custom_runbooks_is_refused(
 
 def test_custom_runbooks_are_completed_in_a_shell(custom_directory: Path, tmp_path: Path):
     (tmp_path / ".env").write_text(f"KEYTURN_RUNBOOKS={custom_directory}\n")
-    typing = {"COMP_WORDS": "keyturn ask gree", "COMP_CWORD": "2"}
+    typing = {"COMP_WORDS": "keyturn request gree", "COMP_CWORD": "2"}
     settings = {"_KEYTURN_COMPLETE": "bash_complete", "KEYTURN_RUNBOOKS": None, **typing}
     result = subprocess.run(
         [Path(sys.executable).with_name("keyturn")],
