@@ -195,7 +195,8 @@ class StepState(StrEnum):
     UNKNOWN = "unknown"
 
 
-_SOURCES = {
+# Where requests come in, in words for people.
+SOURCES: Mapping[str, str] = {
     "slack": "in Slack",
     "web": "on the web",
     "api": "through the API",
@@ -208,7 +209,7 @@ _SOURCES = {
 
 def describe_source(source: str) -> str:
     """Return where a request came from, for people: `on the web`; empty for an unknown source."""
-    return _SOURCES.get(source, "")
+    return SOURCES.get(source, "")
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ class RequestOrigin:
     """Where a request came from, and where its results are sent."""
 
     source: str
-    """slack, web, api, cli, mcp, schedule or alert."""
+    """One of SOURCES."""
     channel: str = ""
     """The source's id of the channel."""
     user: str = ""

@@ -14,6 +14,7 @@ import cedarpy
 
 from bot.model.agents import get_agent_name, is_agent
 from bot.model.approvals import ApprovalDemand, ApprovalRequirements
+from bot.model.run import SOURCES
 from bot.policy.annotations import (
     DEFAULT_MAX_HOSTS,
     AnnotationError,
@@ -137,7 +138,7 @@ RUNBOOK_KINDS = ("check", "change")
 # The only values of some attributes that the schema calls String.
 _ATTRIBUTE_VALUES: Mapping[str, Sequence[str]] = {
     "kind": RUNBOOK_KINDS,
-    "source": ("slack", "web", "api", "cli", "mcp", "schedule", "alert"),
+    "source": tuple(SOURCES),
     "weekday": WEEKDAYS,
 }
 

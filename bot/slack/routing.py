@@ -5,8 +5,8 @@ from enum import Enum, auto
 from bot.model.run import RequestOrigin, State
 from bot.slack.run_facts import SlackRunView
 
-# Requesters see the answer where they made the request.
-_SOURCES_WITH_REPLY = frozenset({"web", "api", "cli", "mcp", "alert"})
+# The answer to any other request is where it was made.
+_SOURCES_IN_CHAT = frozenset({"slack", "schedule"})
 _STATES_WITHOUT_MENTION = frozenset({State.WITHDRAWN, State.NO_CHANGES, State.SUPERSEDED})
 
 
@@ -34,7 +34,7 @@ def get_audience(run_view: SlackRunView, *, is_posted: bool) -> Audience:
         return Audience.NONE
     if run_view.is_refused_at_once and run.origin.source != "schedule":
         return Audience.NONE
-    elsewhere = run.origin.source in _SOURCES_WITH_REPLY
+    elsewhere = run.origin.source not in _SOURCES_IN_CHAT
     if run.kind == "check" or run.state is State.PLANNING:
         return Audience.NONE if elsewhere else Audience.CHANNEL
     if run.is_ended and run.started_at is None and run.origin.source != "schedule":
@@ -59,7 +59,7 @@ def can_unfurl_in(
     They may if the card is there, or goes there unless its channel is closed.
     """
     run = run_view.run
-    origin = run.origin.channel if run.origin.source in {"slack", "schedule"} else ""
+    origin = run.origin.channel if run.origin.source in _SOURCES_IN_CHAT else ""
     if run.plan_only or (run.kind == "check" and origin.startswith("D")):
         return False
     return channel in {card_channel, origin, run_view.channel or default_channel}
@@ -89,5 +89,5 @@ def get_first_channel(
 
 
 def _get_origin_channel(origin: RequestOrigin, kind: str, *, has_shared: bool) -> str:
-    channel = origin.channel if origin.source in {"slack", "schedule"} else ""
+    channel = origin.channel if origin.source in _SOURCES_IN_CHAT else ""
     return "" if channel.startswith("D") and kind == "change" and has_shared else channel
