@@ -15,6 +15,8 @@ class DigestSection:
 
     title: str
     lines: Sequence[str]
+    command: str = ""
+    """What shows more in chat; "" for nothing."""
 
 
 BuildDigest = Callable[[Transaction, Policy, set[str]], Sequence[DigestSection]]

@@ -30,7 +30,6 @@ from bot.slack.buttons import (
     COMMAND_ACTION,
     FORM_ACTION,
     READ_ACTION,
-    is_reading,
 )
 from bot.slack.client import (
     CALL_ERRORS,
@@ -635,7 +634,7 @@ class SlackListeners:
         await ack()
 
     async def _answer_read_button(self, click: ButtonClick) -> None:
-        if not is_reading(click.value):
+        if not self._commands.is_reading(click.value):
             raise TooLate("This button is out of date: type /keyturn help.")
         message = payloads.Mention(click.account, click.channel, click.thread, click.value)
         answer = await self._answer_text(message)

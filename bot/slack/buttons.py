@@ -1,6 +1,6 @@
 """Buttons below answers: they open a filled form, or show what a command would. Pure."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -18,20 +18,19 @@ COMMAND_ACTION = "command"
 # Asks the administrators to add the person.
 ASK_ACCESS = "ask-access"
 # The commands that change nothing, so that a click or a message in plain words may run them.
-_READING_WORDS = frozenset(
-    {"help", "runs", "run", "changed", "who", "freezes", "can-i", "handover"}
-)
+_READING_WORDS = frozenset({"help", "runs", "run", "changed", "who", "can-i", "handover"})
 # Commands that show one thing, or all of a kind, if at most a number follows.
-_SHOWING_WORDS = frozenset({"drift", "schedule", "schedules", "grant", "grants", "freeze"})
+_SHOWING_WORDS = frozenset({"grant", "grants"})
 # That of a command begins with what its form asks for, and the text of the button.
 MAX_VALUE_LENGTH = 1900
 _MAX_TEXT_LENGTH = 60
 
 
-def is_reading(command: str) -> bool:
-    """Return whether a command changes nothing."""
+def is_reading(command: str, showing: Collection[str] = ()) -> bool:
+    """Return whether a command changes nothing. showing: the words of features that show."""
     word, _, rest = command.partition(" ")
-    return word in _READING_WORDS or (word in _SHOWING_WORDS and (not rest or rest.isdecimal()))
+    shows = word in _SHOWING_WORDS or word in showing
+    return word in _READING_WORDS or (shows and (not rest or rest.isdecimal()))
 
 
 def build_form_button(text: str, typed: str, *, n: int = 0, main: bool = False) -> Element:

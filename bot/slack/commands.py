@@ -91,7 +91,7 @@ class SlackCommands:
     ) -> None:
         self._service, self._database = service, database
         self._view_builder, self._policies = view_builder, policies
-        self._handover_sections = features.handover_sections
+        self._handover_sections, self._showing = features.handover_sections, features.showing
         delegation_commands = DelegationCommands(service, database, policies)
         self._added_help = features.help
         self._command_list = replies.render_commands(features.help)
@@ -197,12 +197,16 @@ class SlackCommands:
             return about_run
         if command.typed_text.is_greeting:
             return self.help_screens.render(policy, person)
-        if is_reading(f"{command.word} {command.rest}".strip()):
+        if self.is_reading(f"{command.word} {command.rest}".strip()):
             try:
                 return self._answer_reading_command(command)
             except (RequestSyntaxError, InvalidRequestError) as refusal:
                 return self._suggest_or_explain(command, refusal)
         return self._suggest_command(command)
+
+    def is_reading(self, command: str) -> bool:
+        """Return whether a command changes nothing, so that a click may run it."""
+        return is_reading(command, self._showing)
 
     def _answer_reading_command(self, command: TypedCommand) -> Message:
         answer = self._handlers[command.word](command)

@@ -44,6 +44,9 @@ class ChatWords:
     """Usage and purpose, as `help` lists them."""
     build_handlers: Callable[[KeyturnService, Database], Mapping[str, AnswerCommand]]
     """Returns what answers them, by their first word."""
+    showing: frozenset[str] = frozenset()
+    """Which of these words show one thing, or all of a kind, if at most a number follows: a click
+    or a message in plain words may run them."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +130,11 @@ class ChatFeatures:
     def help(self) -> Sequence[tuple[str, str]]:
         """The help of all their commands."""
         return [entry for words in self.words for entry in words.help]
+
+    @property
+    def showing(self) -> frozenset[str]:
+        """The words of all their commands that show."""
+        return frozenset(word for words in self.words for word in words.showing)
 
 
 NO_FEATURES = ChatFeatures()

@@ -9,7 +9,7 @@ from bot.db.database import Transaction
 from bot.model.run import Run, State
 from bot.model.run_states import describe_outcome, starts_later
 from bot.model.text import format_count, join_names
-from bot.model.times import HOUR, format_deadline, to_datetime
+from bot.model.times import HOUR, format_deadline
 from bot.policy import Policy
 from bot.queries.digest import BuildDigest, DigestSection
 from bot.queries.open_probation import find_open_probation
@@ -54,7 +54,6 @@ class HandoverFacts:
     """Runs with a change on probation, and when its host restores what was."""
     later: Sequence[Run]
     """Approved runs that start at a time which their approvers named."""
-    freezes: Sequence[str]
     grants: Sequence[str]
     """Standing grants that end soon."""
     sections: Sequence[DigestSection]
@@ -84,11 +83,6 @@ def read_handover(
         [run for run in read_inbox(tx, policy, person).runs if wanted & {*run.areas}],
         [(run, found.sentence) for run, found in opened if found is not None],
         [run for run in unfinished if starts_later(run)],
-        [
-            f"{one.name} {one.sentence}"
-            for one in policy.list_freeze_periods(to_datetime(tx.now))
-            if one.is_active
-        ],
         [
             f"{policy.get_person_name(one.person)}: {one.what}, until "
             f"{format_deadline(one.ends_at)}"
@@ -121,7 +115,6 @@ def render_handover(facts: HandoverFacts, base_url: str) -> Message:
             "Starts later",
             [[*_render_run(run, base_url), f" – {describe_outcome(run)}"] for run in facts.later],
         ),
-        *_render_section("Freezes", [[one] for one in facts.freezes]),
         *_render_section("Standing grants that end soon", [[one] for one in facts.grants]),
     ]
     for section in facts.sections:
@@ -151,15 +144,13 @@ def _render_run(run: Run, base_url: str) -> list[Inline]:
 
 
 def _build_buttons(facts: HandoverFacts) -> Sequence[Element]:
-    shown = [
-        ("Show runs", "runs", bool(facts.waiting or facts.probations or facts.later)),
-        ("Show drift", "drift", bool(facts.sections)),
-        ("Show freezes", "freezes", bool(facts.freezes)),
+    has_runs = bool(facts.waiting or facts.probations or facts.later)
+    commands = [
+        *(["runs"] if has_runs else []),
+        *(one.command for one in facts.sections if one.command),
     ]
     return [
-        build_read_button(text, command, n=n)
-        for n, (text, command, is_shown) in enumerate(shown)
-        if is_shown
+        build_read_button(f"Show {command}", command, n=n) for n, command in enumerate(commands)
     ]
 
 

@@ -115,7 +115,7 @@ def _build_show_buttons(keys: Sequence[DriftKey]) -> Sequence[Element]:
 
 CHAT = ChatFeatures(
     notices=[build_drift_alert],
-    words=[ChatWords(_HELP, _build_handlers)],
+    words=[ChatWords(_HELP, _build_handlers, frozenset({"drift"}))],
     handover_sections=[build_digest],
 )
 

@@ -218,4 +218,4 @@ def build_digest(tx: Transaction, policy: Policy, owned: set[str]) -> Sequence[D
         if known is not None and known.area in owned:
             hosts[key.host] = hosts.get(key.host, 0) + 1
     lines = [f"{host}: {format_count(number, 'value')}" for host, number in hosts.items()]
-    return [DigestSection("Changed outside Keyturn", lines)]
+    return [DigestSection("Changed outside Keyturn", lines, command="drift")]

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
-from bot.db.database import Database
+from bot.db.database import Database, Transaction
 from bot.features.freezes.actions import FreezeActions
 from bot.features.freezes.facts import apply_freezes
 from bot.model.errors import InvalidRequestError
@@ -11,6 +11,7 @@ from bot.model.text import format_count
 from bot.model.times import parse_deadline, to_datetime
 from bot.policy import Policy
 from bot.policy.freezes import FreezePeriod
+from bot.queries.digest import DigestSection
 from bot.service import KeyturnService
 from bot.slack.blocks import (
     Element,
@@ -46,7 +47,19 @@ def _build_handlers(service: KeyturnService, database: Database) -> Mapping[str,
     return {"freeze": answer, "freezes": answer}
 
 
-CHAT = ChatFeatures(words=[ChatWords(_HELP, _build_handlers)])
+def build_handover_section(
+    tx: Transaction, policy: Policy, _areas: set[str]
+) -> Sequence[DigestSection]:
+    """Return the active freezes, for a person who comes on duty."""
+    active = [one for one in policy.list_freeze_periods(to_datetime(tx.now)) if one.is_active]
+    lines = [f"{one.name} {one.sentence}" for one in active]
+    return [DigestSection("Freezes", lines, command="freezes")]
+
+
+CHAT = ChatFeatures(
+    words=[ChatWords(_HELP, _build_handlers, frozenset({"freeze", "freezes"}))],
+    handover_sections=[build_handover_section],
+)
 
 
 class FreezeCommands:

@@ -67,7 +67,7 @@ def _is_quiet(tx: Transaction, run: Run) -> bool:
 
 
 CHAT = ChatFeatures(
-    words=[ChatWords(_HELP, _build_handlers)],
+    words=[ChatWords(_HELP, _build_handlers, frozenset({"schedule", "schedules"}))],
     is_quiet=[_is_quiet],
     read_home_section=[_read_home_section],
 )

@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from bot.model.request_form import RequestSyntaxError, find_runbook
 from bot.model.run import RequestOrigin
 from bot.slack.blocks import Message
 from bot.slack.commands import SlackCommands
+from bot.slack.features import ChatFeatures, ChatWords
 from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.harness import Harness
 from tests.bot.slack.typed_lines import LINES
@@ -318,6 +320,25 @@ def test_reading_command_in_a_message_is_answered_and_others_only_suggested(
     for text in ("ban dora because x", "approve 1 0123456789", "stop all because x"):
         assert f"Type /keyturn {text}" in mention(commands, harness, text).text
     assert harness.list_entry_kinds() == []
+
+
+def test_word_of_a_feature_that_only_shows_is_answered_in_a_message(harness: Harness):
+    views = SlackRunViewBuilder(harness.policies, team=TEAM, base_url="")
+    shown = Message("The moon is full", [])
+    moon = ChatWords((("moon", "the moon"),), lambda *_: {"moon": lambda _: shown})
+    core, reading, acting = (
+        SlackCommands(harness.service, harness.database, harness.policies, views, features)
+        for features in (
+            ChatFeatures(),
+            ChatFeatures(words=[replace(moon, showing=frozenset({"moon"}))]),
+            ChatFeatures(words=[moon]),
+        )
+    )
+    assert mention(reading, harness, "moon").text == "The moon is full"
+    assert mention(reading, harness, "moon 3").text == "The moon is full"
+    for commands, typed in ((core, "moon"), (acting, "moon"), (reading, "moon lb1")):
+        assert "full" not in mention(commands, harness, typed).text
+        assert not commands.is_reading(typed)
 
 
 def list_first_forms(commands: SlackCommands, harness: Harness, texts: Sequence[str]) -> list[str]:

@@ -72,10 +72,13 @@ async def test_freeze_command_says_what_is_wrong(chat: Chat, typed: str, user: s
 
 async def test_reading_by_mention_or_button_orders_no_freeze(chat: Chat) -> None:
     """Nothing is done by text that is written to the bot, but only by a command or a form."""
-    typed = "<@U0KEYTURN> freeze lb1 until 2 hours because the fair"
-    await chat.send(payloads.mention(typed, "U0OLGA"))
-    await chat.settle()
-    for forged in ("freeze lb1 until 2 hours because x y z", "drift adopt 1", "schedule 1 end"):
+    for word in ("freeze", "freezes"):
+        typed = f"<@U0KEYTURN> {word} lb1 until 2 hours because the fair"
+        await chat.send(payloads.mention(typed, "U0OLGA"))
+        await chat.settle()
+        forged = f"{word} lb1 until 2 hours because x y z"
+        await chat.press("read-0", "U0OLGA", message=CARD, value=forged)
+    for forged in ("drift adopt 1", "schedule 1 end"):
         await chat.press("read-0", "U0OLGA", message=CARD, value=forged)
     assert "No freeze is active" in (await chat.type("freeze")).text
     await chat.type("toy set lb1 lamp on")
