@@ -30,6 +30,7 @@ _QUICK_TESTS = (
 _CORE_TESTS = (
     *("tests/bot/web", "tests/bot/api", "tests/bot/cli", "tests/bot/slack", "tests/bot/workflow"),
     *("tests/bot/maintenance", "tests/bot/execution", "tests/bot/queries"),
+    "tests/bot/test_hostile_chat.py",
 )
 _FEATURE_TESTS = "tests/bot/features"
 _NAMES = [feature.name for feature in FEATURES]

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from bot.slack import actions
 from bot.slack.app import SlackService, SlackSettings
 from bot.slack.app import create_client as speaker
 from bot.slack.client import MessageSender
+from bot.slack.features import ListStartedDuties
 from bot.slack.outbox import Outbox
 from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.harness import Harness
@@ -137,8 +138,13 @@ def be_patient(patch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def open_chat(
-    harness: Harness, *, default_channel: str = "", clock: Callable[[], float] = time.monotonic
+    harness: Harness,
+    *,
+    default_channel: str = "",
+    clock: Callable[[], float] = time.monotonic,
+    duties: Sequence[ListStartedDuties] = (),
 ):
+    """Serve chat with all features. duties: that have begun, beside those of features."""
     async with serve_web_api() as slack:
         client = speaker("xoxb-1", slack.url)
         installation = SlackSettings(SECRET, TEAM, PAGES, default_channel)
@@ -146,6 +152,8 @@ async def open_chat(
             harness.fleet.run_query, harness.database, harness.policies, listers=LISTS
         )
         features = load_chat()
+        duties = [*features.list_started_duties, *duties]
+        features = replace(features, list_started_duties=duties)
         door = SlackService(
             harness.service,
             harness.database,

@@ -16,6 +16,7 @@ from pydantic import Field
 from ruamel.yaml import YAML
 
 from bot.policy.oncall import Duty
+from bot.slack.features import StartedDuty
 from connectors.command import Answer, Command, Query, QueryRunner, Shell
 from runbooks import (
     Change,
@@ -118,9 +119,15 @@ async def open_hostile_chat(directory: Path, patch: pytest.MonkeyPatch) -> Async
         _poison(harness, patch)
         # Time flies, so that no channel has to be spared.
         clock = itertools.count(0.0, 5.0).__next__
-        async with open_chat(harness, default_channel="C0ALARM", clock=clock) as chat:
+        async with open_chat(
+            harness, default_channel="C0ALARM", clock=clock, duties=[_list_begun_duties]
+        ) as chat:
             chat.slack.channels |= {"C0ALARM", "C0WEB"}
             yield chat
+
+
+def _list_begun_duties(*_: object) -> list[StartedDuty]:
+    return [StartedDuty("olga", BRIEF, ["edge"], 1, 2)]
 
 
 def _poison(harness: Harness, patch: pytest.MonkeyPatch) -> None:
@@ -147,11 +154,6 @@ def _poison(harness: Harness, patch: pytest.MonkeyPatch) -> None:
         'permit (principal, action == Action::"request", resource)\n'
         'when { context.runbook == "toy echo" };\n'
     )
-    (policy / "trees").mkdir()
-    events = {host: {"says": LOUD[:120], "leg": host} for host in ("lb1", "lb2")}
-    gates = {"top": {"says": LOUD[:120], "all": [*events]}}
-    tree = {"says": LOUD[:120], "top": "top", "gates": gates, "events": events}
-    yaml.dump(tree, policy / "trees" / "loud.yaml")
     fleet.hosts |= {"web1": {"lamp": "off"}, "nas1": {"lamp": "off"}}
     for host in ("lb1", "lb2", "web1"):
         fleet.hosts[host] |= {"said": "nothing", "x": SAID}

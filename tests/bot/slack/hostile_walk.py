@@ -96,14 +96,15 @@ class Walk:
             "changed 5 minutes ago &lt;!channel&gt;_x_",
             *("stop SAID", "ban SAID", "ban &lt;!here&gt;*x* because SAID", "review SAID"),
             *("delegate SAID", "delegate to SAID for 2 hours", "grant SAID", "counter SAID"),
-            *("grant 'SAID' toy set lb* 5 an hour until 4h", "accept SAID", "schedule SAID"),
-            *("schedule BRIEF cron='SAID' -- toy show lb1", "schedule x SAID -- toy show lb1"),
+            *("grant 'SAID' toy set lb* 5 an hour until 4h", "accept SAID"),
             *("break-glass SAID", "break-glass toy show lb1 because SAID", "withdraw SAID"),
         )
 
     async def household(self) -> None:
         await self.each("who", "who lb1", "who edge", "who adam")
-        await self.each("tree", "tree loud", "handover")
+        await self.say("handover", "U0OLGA")
+        # Who comes on duty gets the handover.
+        await self.chat.door.direct_notices.send_due()
 
     async def requests(self) -> None:
         """Ask for what succeeds, is refused, fails, waits elsewhere, is frozen or has no work."""
@@ -212,6 +213,13 @@ class Walk:
             *("grant dora toy echo lb* what='*O*' 5 an hour until 4h because SAID", "grants"),
         )
         await self.say("toy echo lb2 'SAID' because SAID")
+        # A button opens the form of a command.
+        shown = await self.chat.type("grants", "U0OLGA")
+        rows = [one["elements"] for one in shown.json["blocks"] if one["type"] == "actions"]
+        [end] = [one for row in rows for one in row]
+        card = self.chat.slack.posted[0]
+        await self.chat.press(end["action_id"], "U0OLGA", message=card, value=end["value"])
+        await self.chat.submit({}, "U0OLGA")
         await self.each("delegate end 1", "grant end 1")
 
     async def several_hosts(self) -> None:

@@ -73,3 +73,4 @@ def _add_value(harness: Harness, run: Run, word: str) -> int:
 
 RECORDS = {"value": _add_value}
 CHAT_WALKS = {"drift": use_drift}
+CHAT_TRUSTED_TEXTS = {"drift/chat: title": "a host of the policy, and a count"}

@@ -1,5 +1,7 @@
 """Its rows in the tables of routes; see the tables for what they mean."""
 
+from tests.bot.features.erasure.chat_walk import decline_erasure
+
 READERS = ("read", "request", "approve")
 
 PAGES = {
@@ -19,3 +21,4 @@ WRONG_INPUT = {
     "changelog erase x --as olga --reason gone": (2, "not a valid integer"),
     "changelog erase 99 --as olga --reason gone": (3, "there is no run 99"),
 }
+CHAT_WALKS = {"erasure": decline_erasure}

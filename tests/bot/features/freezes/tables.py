@@ -46,3 +46,7 @@ async def use_freezes(walk: Walk) -> None:
 
 
 CHAT_WALKS = {"freezes": use_freezes}
+CHAT_TRUSTED_TEXTS = {
+    "freezes/chat: f'You froze {row.what}'": "hosts and areas of the policy",
+    "freezes/chat: text": "hosts and areas of the policy",
+}

@@ -1,5 +1,7 @@
 """Its rows in the tables of routes and commands; see the tables for what they mean."""
 
+from tests.bot.features.redundancy.chat_walk import show_trees
+
 READ_ONLY = "looks"
 
 PAGES = {
@@ -28,4 +30,8 @@ COMMANDS = {
 COMMANDS_WITHOUT_JSON = {
     "tree check": "one line for each tree",
     "tree draw": "an outline, or --svg",
+}
+CHAT_WALKS = {"trees": show_trees}
+CHAT_TRUSTED_TEXTS = {
+    "redundancy/chat: f'{tree.name}: {overview.margin_sentence}'": "a name, and counts",
 }

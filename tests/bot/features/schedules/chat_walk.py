@@ -8,7 +8,8 @@ from tests.bot.slack.hostile_walk import Walk
 
 async def use_schedules(walk: Walk) -> None:
     harness = walk.chat.harness
-    await walk.each("schedule", "schedules")
+    await walk.each("schedule", "schedules", "schedule SAID", "schedule x SAID -- toy show lb1")
+    await walk.say("schedule BRIEF cron='SAID' -- toy show lb1", "U0OLGA")
     await walk.say('schedule "BRIEF" cron=@daily -- toy say lb1 because SAID')
     await walk.each("schedules", "schedule 1", "schedule 1 suspend because SAID")
     await walk.each("schedule 1", "schedule 1 resume", "schedule 1 take because SAID")
