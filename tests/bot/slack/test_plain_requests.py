@@ -14,6 +14,7 @@ from bot.model.run import RequestOrigin
 from bot.slack.blocks import Message
 from bot.slack.commands import SlackCommands
 from bot.slack.features import ChatFeatures, ChatWords
+from bot.slack.parsing import TypedCommand
 from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.harness import Harness
 from tests.bot.slack.typed_lines import LINES
@@ -324,8 +325,11 @@ def test_reading_command_in_a_message_is_answered_and_others_only_suggested(
 
 def test_word_of_a_feature_that_only_shows_is_answered_in_a_message(harness: Harness):
     views = SlackRunViewBuilder(harness.policies, team=TEAM, base_url="")
-    shown = Message("The moon is full", [])
-    moon = ChatWords((("moon", "the moon"),), lambda *_: {"moon": lambda _: shown})
+
+    def show(_: TypedCommand) -> Message:
+        return Message("The moon is full", [])
+
+    moon = ChatWords((("moon", "the moon"),), lambda _service, _database: {"moon": show})
     core, reading, acting = (
         SlackCommands(harness.service, harness.database, harness.policies, views, features)
         for features in (
