@@ -21,7 +21,8 @@ PROGRAM_TEXT = f"{load_code('run-signed')}\n"
 SUDO_RULE = SudoRule(PROGRAM_PATH)
 _ARGV = ("sudo", "-n", "--", PROGRAM_PATH)
 _FILES = (PROGRAM_PATH, "/etc/keyturn/signers", "/etc/keyturn/floor")
-_RECORDED = re.compile(r"p (\S+)/([1-9]\d*)-(do|undo) (\d+) (\d+|unknown)", re.ASCII)
+# A time of more digits is none, and cannot be shown.
+_RECORDED = re.compile(r"p (\S+)/([1-9]\d*)-(do|undo) (\d{1,11}) (\d+|unknown)", re.ASCII)
 _RECORD_LINE = re.compile(r"[padsg] ")
 _DIGEST = hashlib.sha256(PROGRAM_TEXT.encode()).hexdigest()
 

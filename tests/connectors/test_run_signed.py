@@ -153,6 +153,7 @@ STEP = "p x/1-do 1 0\na do 1\nd d\ns s\n"
         ("p x/2-do 1 0\n", "does not say what the host was sent"),
         ("p x/2-look 1 0\na do 2\nd d\ns s\n", "is no step of the record"),
         ("p x/2-do never 0\na do 2\nd d\ns s\n", "is no step of the record"),
+        ("p x/2-do 999999999999 0\na do 2\nd d\ns s\n", "is no step of the record"),
         ("p x/2-do 1 0\na do 3\nd d\ns s\n", "does not say what the host was sent"),
         ("p x/2-do 1 0\na do 2\nd d\n", "it is not complete"),
         ("p x/2-do 1 0\na do 2\nd d\ns s\ng -----END SSH SIGNATURE-----\n", "not complete"),
