@@ -3,7 +3,7 @@
 import dataclasses
 from enum import Enum
 from types import UnionType
-from typing import Annotated, Any, cast, get_args, get_origin
+from typing import Annotated, Any, Union, cast, get_args, get_origin
 
 from bot.audit.event_type import Event
 
@@ -16,7 +16,7 @@ def build_event(event_type: type[Event], text: str = "ünïcode ☃", number: in
 
 def _build(annotation: Any, text: str, number: int) -> Any:
     kind, inner = get_origin(annotation) or annotation, get_args(annotation)
-    if kind is Annotated or kind is UnionType:
+    if kind in (Annotated, UnionType, Union):
         return _build(inner[0], text, number)
     if kind is tuple:
         return (_build(inner[0], text, number),) * 2

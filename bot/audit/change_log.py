@@ -26,7 +26,7 @@ from bot.audit.checkpoints import (
     parse_note,
     sign_checkpoint,
 )
-from bot.audit.event_type import Event, parse_event, parse_facts
+from bot.audit.event_type import Event, UnknownEvent, is_known_kind, parse_event, parse_facts
 from bot.db import cosignatures, idempotency, tables, view_conditions
 from bot.db.database import StoreUnavailable, Transaction
 from bot.model.agents import is_agent
@@ -136,6 +136,11 @@ class Entry:
     def event(self) -> Event:
         """What happened; an UnknownEvent if this version does not know it, or it is damaged."""
         return parse_event(self.kind, self.body)
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether its kind is known, and its facts are none of this kind."""
+        return isinstance(self.event, UnknownEvent) and is_known_kind(self.kind)
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -12,16 +12,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, ClassVar, TypeAlias, cast, dataclass_transform, get_args
 
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict, Field, TypeAdapter
 
 from bot.model.canonical import Canonical
 from bot.model.run_states import Tone
+from bot.model.times import LAST_TIME
 
 NamePerson = Callable[[str], str]
 # The id of a person, which is shown as their name.
 PersonId: TypeAlias = Annotated[str, "person"]
 # What an entry revokes if no field holds it: something of the person of the entry.
 PERSON = "person"
+# In microseconds since 1970: a time that can be shown.
+Time: TypeAlias = Annotated[int, Field(ge=0, le=LAST_TIME)]
 # Facts in JSON: settings, plans, timings.
 Document: TypeAlias = Mapping[str, Any]
 
@@ -147,6 +150,10 @@ class Event:
 def list_event_types() -> list[type[Event]]:
     """Return the class of every kind, in the order of their definition."""
     return list(_TYPES_BY_KIND.values())
+
+
+def is_known_kind(kind: str) -> bool:
+    return kind in _TYPES_BY_KIND
 
 
 def parse_facts(body: object) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from bot.audit.event_type import (
     EventText,
     NamePerson,
     PersonId,
+    Time,
     list_event_types,
 )
 from bot.model.agents import WRITTEN_BY_AGENT
@@ -179,7 +180,7 @@ class Approved(_OfPlanWithReason, kind="approved", decides=True):
     on_behalf_of: PersonId = ""
     signature: str = ""
     signing_key: str = ""
-    start_at: int | None = None
+    start_at: Time | None = None
 
     def get_shown(self) -> EventText:
         if self.start_at is None:
@@ -327,7 +328,7 @@ class DelegationEndsSoon(Event, kind="delegation ends soon"):
     delegation: int
     delegator: PersonId
     delegate: PersonId
-    ends_at: int
+    ends_at: Time
 
 
 # --- break-glass and reviews ---
@@ -350,7 +351,7 @@ class BreakGlassActivated(
 
     shown = EventText("Break-glass activated by {who}", _REASON, Tone.DANGER, "alert")
 
-    until: int
+    until: Time
     factor: str
 
 
@@ -380,7 +381,7 @@ class OnHold(Event, kind="on hold"):
     waiting_for: WaitingFor
     name: str = ""
     place: str = ""
-    time: int | None = None
+    time: Time | None = None
 
     @property
     def waits(self) -> str:
@@ -512,8 +513,8 @@ class HostAnswered(Event, kind="host answered"):
     result: str = ""
     marker: str = ""
     exit_status: int | None = None
-    started_at: int | None = None
-    ended_at: int | None = None
+    started_at: Time | None = None
+    ended_at: Time | None = None
     out_bytes: int | None = None
     err_bytes: int | None = None
     noted: bool = False
@@ -674,7 +675,7 @@ class Scheduled(Event, kind="scheduled", decides=True):
 
     schedule: int
     timing: Document
-    lapses_at: int
+    lapses_at: Time
     digest: str = ""
 
 
@@ -711,7 +712,7 @@ class ScheduleLapsesSoon(Event, kind="schedule lapses soon"):
 
     schedule: int
     owner: PersonId
-    lapses_at: int
+    lapses_at: Time
 
 
 class Fired(Event, kind="fired"):
@@ -720,7 +721,7 @@ class Fired(Event, kind="fired"):
     shown = EventText("Schedule {schedule} fired run {fired_run}", "", Tone.INFO, "clock")
 
     schedule: int
-    due_at: int
+    due_at: Time
     fired_run: int
 
 
@@ -729,7 +730,7 @@ class FireSkipped(ScheduleChanged, kind="fire skipped"):
 
     shown = EventText("Schedule {schedule} skipped a run", _REASON, Tone.NEUTRAL, "clock")
 
-    due_at: int
+    due_at: Time
 
 
 class FiresMissed(Event, kind="fires missed"):
@@ -744,8 +745,8 @@ class FiresMissed(Event, kind="fires missed"):
 
     schedule: int
     count: int
-    first: int
-    last: int
+    first: Time
+    last: Time
 
 
 # --- drift ---
@@ -763,8 +764,8 @@ class DriftFound(DriftChanged, kind="drift found"):
     state: str
     value: str = ""
     set_value: str = ""
-    since: int | None = None
-    until: int | None = None
+    since: Time | None = None
+    until: Time | None = None
 
     def get_shown(self) -> EventText:
         title = _DRIFT_TITLES.get(self.state, "Drift found")
@@ -798,7 +799,7 @@ class DriftExpected(DriftChanged, _WithReason, kind="drift expected"):
 
     shown = EventText("Another value is expected, by {who}", _REASON, Tone.INFO, "clock")
 
-    until: int
+    until: Time
     range: str
     value: str
 
@@ -828,7 +829,7 @@ class ChangedOffline(_OfPlanWithReason, kind="changed offline"):
     signatures: tuple[str, ...]
     # By action and number: when it began by the clock of the host, in seconds, and how it ended.
     steps: Document
-    occurred_at: int
+    occurred_at: Time
 
 
 class OfflineRecordInvalid(_OfPlanWithReason, kind="offline record invalid"):
@@ -874,7 +875,7 @@ class OutputErased(_BySource, _WithReason, kind="output erased"):
 class OutputExpired(Event, kind="output expired"):
     """Keyturn erased the output that entries up to a number bind, after so many days."""
 
-    until: int
+    until: Time
     days: int
 
 
@@ -907,7 +908,7 @@ class EverythingResumed(_WithReason, kind="everything resumed"):
     """The stop of everything was lifted."""
 
     stopped_by: PersonId
-    stopped_at: int
+    stopped_at: Time
 
 
 class FreezeOrdered(_BySource, _WithReason, kind="freeze ordered"):
@@ -919,7 +920,7 @@ class FreezeOrdered(_BySource, _WithReason, kind="freeze ordered"):
     what: str
     hosts: tuple[str, ...]
     areas: tuple[str, ...]
-    until: int
+    until: Time
 
 
 class FreezeEnded(_BySource, _WithReason, kind="freeze ended"):
@@ -930,7 +931,7 @@ class FreezeEnded(_BySource, _WithReason, kind="freeze ended"):
     freeze: int
     what: str
     ordered_by: PersonId
-    until: int
+    until: Time
 
 
 class FreezeRefused(_NotPermitted, kind="freeze refused"):
@@ -1227,12 +1228,14 @@ class HostListProposed(Event, kind="host list proposed"):
 
     digest: str
     areas: tuple[str, ...]
-    changes: Document
+    # The fields that differ, by host.
+    before: Mapping[str, Document]
+    after: Mapping[str, Document]
     source: str = ""
 
     @property
     def count(self) -> int:
-        return len(self.changes)
+        return len({*self.before, *self.after})
 
 
 class _AboutHostList(Event):
@@ -1301,7 +1304,7 @@ class ExternalEvent(_BySource, kind="event"):
 
     title: str = ""
     hosts: tuple[str, ...] = ()
-    occurred_at: int | None = None
+    occurred_at: Time | None = None
     category: str = ""
     reported_by: str = ""
     detail: str = ""
@@ -1382,7 +1385,7 @@ class Restored(Event, kind="restored"):
     """The database was restored from a backup."""
 
     login: str
-    created_at: int
+    created_at: Time
     entries: int
     head: str
     witnessed: int

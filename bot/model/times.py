@@ -22,6 +22,8 @@ _CIVIL_TIME_PATTERN = re.compile(
 )
 _UTC_OFFSET_PATTERN = re.compile(r"([+-])(\d\d):?(\d\d)?", re.ASCII)
 _MICROSECOND = timedelta(microseconds=1)
+# The last time, in microseconds since 1970, which has a date in each time zone.
+LAST_TIME = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 # A time in UTC within a sentence, as the functions of this module format it.
 _UTC_PATTERN = re.compile(r"\b(\d{4}-\d\d-\d\d \d\d:\d\d(?::\d\d)?(?: UTC\b|Z\b))")
 # `30m`, `2 hours`. The groups are the arguments of span_to_microseconds().
@@ -97,6 +99,7 @@ def span_to_microseconds(count: str, unit: str) -> int:
 
 
 def to_datetime(at: int) -> datetime:
+    """Return a time from 0 to LAST_TIME. Raises OverflowError long before or after."""
     return _EPOCH + timedelta(microseconds=at)
 
 

@@ -31,6 +31,13 @@ _KINDS_OUTSIDE_RUNS = {
     events.DriftExpected.kind,
 }
 _OFFLINE_KINDS = {events.ChangedOffline.kind, events.OfflineRecordInvalid.kind}
+# Whose facts are shown.
+_READ_KINDS = {
+    *_FIRE_KINDS,
+    *_OFFLINE_KINDS,
+    events.DriftFound.kind,
+    events.ExternalEvent.kind,
+}
 _DRIFT_TITLES: Mapping[str, str] = {
     DriftState.CHANGED: "changed outside Keyturn",
     DriftState.MISSING: "is missing on the host",
@@ -111,6 +118,7 @@ def build_timeline(
     found += _iterate_drift_events(entries, host_pattern)
     found += _iterate_external_events(entries, host_pattern)
     found += _iterate_offline_events(entries, host_pattern)
+    found += _iterate_damaged_events(entries, host_pattern)
     found += [
         _build_global_event(entry) for entry in entries if entry.kind in _GLOBAL_EVENT_TITLES
     ]
@@ -363,6 +371,26 @@ def _iterate_offline_events(
         yield TimelineEvent(
             at, 0, 1, what, (entry.host,), entry.person, None, entry.kind, entry.seq, outcome
         )
+
+
+def _iterate_damaged_events(
+    entries: Iterable[Entry], host_pattern: str
+) -> Iterable[TimelineEvent]:
+    """Yield the entries of these kinds that cannot be read: what they hold is not known."""
+    for entry in entries:
+        overlap = int(_matches_any_pattern(entry.host, host_pattern)) if entry.host else 0
+        if entry.kind in _READ_KINDS and entry.is_damaged and (overlap or not entry.host):
+            yield TimelineEvent(
+                entry.at,
+                2 if entry.host else 3,
+                overlap,
+                "an entry of the change log that cannot be read",
+                (entry.host,) if entry.host else (),
+                entry.person,
+                None,
+                entry.kind,
+                entry.seq,
+            )
 
 
 def _build_global_event(entry: Entry) -> TimelineEvent:

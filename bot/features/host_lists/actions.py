@@ -20,6 +20,7 @@ from bot.features.host_lists.state import (
     NoSuchHostListError,
     find_refusal,
     get_list,
+    list_unreadable,
     needs_factor,
     read_lists,
 )
@@ -50,6 +51,11 @@ class HostListActions:
                 for one in read_lists(tx)
                 if one.is_viewable(policy, person, views_all=self._views_all(policy, person))
             ]
+
+    def list_unreadable(self) -> Sequence[int]:
+        """Return the numbers of the entries about lists that cannot be read."""
+        with self._context.database.reading() as tx:
+            return list_unreadable(tx)
 
     def get_viewable(self, number: int, person: str) -> HostList:
         """Return a list that a person may see. Raises NoSuchHostListError."""
@@ -162,7 +168,7 @@ def append_proposal(
     proposed = events.HostListProposed(
         digest=compute_digest(source, changes),
         areas=tuple(list_areas(policy, changes)),
-        changes=encode_changes(changes),
+        **encode_changes(changes),
         source=source,
     )
     return change_log.append_entry(tx, proposed, person=person).seq

@@ -255,18 +255,25 @@ def list_areas(policy: Policy, changes: Sequence[HostChange]) -> Sequence[str]:
     return sorted(before | {str(one.after["area"]) for one in changes if "area" in one.after})
 
 
-def encode_changes(changes: Sequence[HostChange]) -> dict[str, Any]:
-    """Return the changes as an entry of the log holds them."""
-    return {one.name: {"before": dict(one.before), "after": dict(one.after)} for one in changes}
+def encode_changes(changes: Sequence[HostChange]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return the changes as an entry of the log holds them: its facts `before` and `after`."""
+    return {
+        "before": {one.name: dict(one.before) for one in changes if one.before},
+        "after": {one.name: dict(one.after) for one in changes if one.after},
+    }
 
 
-def decode_changes(document: Mapping[str, Any]) -> Sequence[HostChange]:
-    return [HostChange(name, one["before"], one["after"]) for name, one in document.items()]
+def decode_changes(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> Sequence[HostChange]:
+    """Return the changes that an entry of the log holds, by the names of their hosts."""
+    names = sorted({*before, *after})
+    return [HostChange(name, before.get(name, {}), after.get(name, {})) for name in names]
 
 
 def compute_digest(source: str, changes: Sequence[HostChange]) -> str:
     """Return the digest of exactly this list."""
-    return hash_canonical({"source": source, "changes": encode_changes(changes)})
+    return hash_canonical({"source": source, **encode_changes(changes)})
 
 
 def _normalise(fields: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def host_list_commands() -> None:
 @pass_service
 def list_host_lists(service: ServiceClient) -> None:
     """List the lists of hosts of the last 30 days that concern you."""
-    found = service.get("/host-lists")["lists"]
+    found = service.get("/host-lists")
     rows = [
         (
             str(one["id"]),
@@ -34,10 +34,16 @@ def list_host_lists(service: ServiceClient) -> None:
             ", ".join(one["areas"]),
             one["summary"],
         )
-        for one in found
+        for one in found["lists"]
     ]
     headings = ("NO.", "STATE", "PROPOSED", "BY", "AREAS", "HOSTS")
-    print_table(found, headings, rows, empty_message="No lists of hosts.")
+    print_table(found["lists"], headings, rows, empty_message="No lists of hosts.")
+    for number in found["unreadable"]:
+        click.echo(
+            f"keyturn: entry {number} of the change log is about a list of hosts, and cannot be "
+            "read",
+            err=True,
+        )
 
 
 @host_list_commands.command("propose")

@@ -42,10 +42,17 @@ _DONE_NOTICES: Mapping[str, str] = {
 @router.get("")
 def show_host_lists(visit: Visit) -> Response:
     """Show the lists that the person may see."""
-    lists = visit.service.bind(HostListActions).list_viewable(visit.person)
+    actions = visit.service.bind(HostListActions)
+    lists, unreadable = actions.list_viewable(visit.person), actions.list_unreadable()
     with visit.read_viewable() as tx:
         sources = _list_readings(tx) if _owns_something(visit) else ()
-    return visit.render("host_lists/host_lists.html", lists=lists, badges=BADGES, sources=sources)
+    return visit.render(
+        "host_lists/host_lists.html",
+        lists=lists,
+        unreadable=unreadable,
+        badges=BADGES,
+        sources=sources,
+    )
 
 
 def _owns_something(visit: VisitOfPage) -> bool:

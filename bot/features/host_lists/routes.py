@@ -92,6 +92,9 @@ class HostListDetailsOut(HostListOut):
 
 class HostListsOut(schemas.OutputModel):
     lists: Sequence[HostListOut]
+    unreadable: Sequence[int] = Field(
+        description="Entries of the change log about lists, which cannot be read."
+    )
 
 
 class HostListIn(HostListFile, InputModel):
@@ -107,8 +110,11 @@ class ConfirmationIn(InputModel):
 @router.get("", operation_id="listHostLists", summary="List lists of hosts")
 def list_host_lists(parts: Parts, caller: ReadCaller) -> HostListsOut:
     """Those of the last 30 days that you proposed, or whose areas you own, the newest first."""
-    lists = parts.service.bind(HostListActions).list_viewable(caller.id)
-    return HostListsOut(lists=[HostListOut.from_list(one) for one in lists])
+    actions = parts.service.bind(HostListActions)
+    return HostListsOut(
+        lists=[HostListOut.from_list(one) for one in actions.list_viewable(caller.id)],
+        unreadable=actions.list_unreadable(),
+    )
 
 
 @router.post(

@@ -9,6 +9,7 @@ from typing import Literal
 
 from bot.audit import change_log, events
 from bot.audit.change_log import Entry
+from bot.audit.event_type import UnknownEvent
 from bot.audit.inclusion import list_vouched_entries
 from bot.db.database import Transaction
 from bot.features.host_lists.changes import (
@@ -112,21 +113,42 @@ def needs_factor(tx: Transaction, policy: Policy, person: str) -> bool:
 
 def read_lists(tx: Transaction, *, since: int | None = None) -> Sequence[HostList]:
     """Return the lists of the last 30 days, or since a time, the newest first."""
-    at = tx.now - _SHOWN if since is None else since
-    entries = [
-        entry for kind in _KINDS for entry in change_log.list_entries_since(tx, kind.kind, at)
-    ]
-    vouched = sorted(list_vouched_entries(tx, entries), key=lambda entry: entry.seq)
+    vouched = _read_entries(tx, tx.now - _SHOWN if since is None else since)
     about: dict[int, list[Entry]] = {}
     for entry in vouched:
-        if not isinstance(entry.event, events.HostListProposed):
-            about.setdefault(int(getattr(entry.event, "list", 0)), []).append(entry)
-    lists = [
-        _build_list(entry, entry.event, about.get(entry.seq, ()), tx.now)
+        if isinstance(number := entry.event.get_fact("list"), int):
+            about.setdefault(number, []).append(entry)
+    return [
+        _build_list(entry, event, changes, about.get(entry.seq, ()), tx.now)
         for entry in reversed(vouched)
-        if isinstance(entry.event, events.HostListProposed)
+        if isinstance(event := entry.event, events.HostListProposed)
+        and (changes := _read_changes(event)) is not None
     ]
-    return [one for one in lists if one is not None]
+
+
+def list_unreadable(tx: Transaction) -> Sequence[int]:
+    """Return the numbers of the entries of these days that are damaged, or not of their digest."""
+    return [
+        entry.seq
+        for entry in _read_entries(tx, tx.now - _SHOWN)
+        if entry.is_damaged
+        or (
+            isinstance(entry.event, events.HostListProposed) and _read_changes(entry.event) is None
+        )
+    ]
+
+
+def _read_entries(tx: Transaction, since: int) -> Sequence[Entry]:
+    entries = [
+        entry for kind in _KINDS for entry in change_log.list_entries_since(tx, kind.kind, since)
+    ]
+    return sorted(list_vouched_entries(tx, entries), key=lambda entry: entry.seq)
+
+
+def _read_changes(event: events.HostListProposed) -> Sequence[HostChange] | None:
+    """Return the changes of a list; None if its digest is not theirs."""
+    changes = decode_changes(event.before, event.after)
+    return changes if compute_digest(event.source, changes) == event.digest else None
 
 
 def get_list(tx: Transaction, number: int) -> HostList:
@@ -138,11 +160,12 @@ def get_list(tx: Transaction, number: int) -> HostList:
 
 
 def _build_list(
-    entry: Entry, event: events.HostListProposed, later: Sequence[Entry], now: int
-) -> HostList | None:
-    changes = decode_changes(event.changes)
-    if compute_digest(event.source, changes) != event.digest:
-        return None
+    entry: Entry,
+    event: events.HostListProposed,
+    changes: Sequence[HostChange],
+    later: Sequence[Entry],
+    now: int,
+) -> HostList:
     confirmed: dict[str, str] = {}
     state: ListState = "open"
     ended_by, reason = "", ""
@@ -154,6 +177,9 @@ def _build_list(
                 state, ended_by, reason = "withdrawn", one.person, one.event.reason
             case events.HostListWritten(digest=event.digest):
                 state = "written"
+            case UnknownEvent(kind=events.HostListWithdrawn.kind) if state == "open":
+                # It revokes, though this version does not know the rest of its facts.
+                state, ended_by = "withdrawn", one.person
             case _:
                 pass
     person = "" if event.source else entry.person

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
@@ -17,14 +17,12 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from bot.features.webhooks.config import EventFormat
 from bot.integrations.webhook_signature import is_fresh
 from bot.model.text import escape_to_one_line
+from bot.model.times import LAST_TIME, to_microseconds
 from bot.policy.loader import describe_validation_error
 from connectors.inventory import Inventory
 
 _HOST_PATTERN = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
 _PORT_PATTERN = re.compile(r":[0-9]{1,5}\Z", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# Later times can be stored, but cannot be formatted by the pages.
-_MAX_TIME = (datetime(9999, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 # In one delivery.
 _MAX_EVENTS = 100
 _MAX_LINK_LENGTH = 500
@@ -253,5 +251,5 @@ def _resolve_host_name(host_name: str, inventory: Inventory) -> str:
 
 def _to_microseconds(at: datetime | None) -> int | None:
     """Return microseconds since 1970; None outside the range, such as Go's zero time (year 1)."""
-    found = None if at is None else (at - _EPOCH) // timedelta(microseconds=1)
-    return found if found is not None and 0 <= found < _MAX_TIME else None
+    found = None if at is None else to_microseconds(at)
+    return found if found is not None and 0 <= found <= LAST_TIME else None

@@ -54,5 +54,3 @@ async def send_notices(walk: Walk) -> None:
 
 CHAT_WALKS = {"host lists": send_notices}
 PROGRAM_STARTERS = {"host_lists/sources.py": "a source that is a command, as its file says it"}
-# What is planted in every fact of the log is no list of hosts.
-PAGES_OF_DOCUMENTS = {"/host-lists": "a list in the log has the form of one"}

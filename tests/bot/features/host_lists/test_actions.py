@@ -82,7 +82,7 @@ def test_log_holds_exactly_the_list_that_was_confirmed(harness: Harness):
         entries = change_log.list_entries_after(tx, 0)
     event = next(one.event for one in entries if one.kind == "host list proposed")
     assert isinstance(event, events.HostListProposed)
-    assert event.changes == {"new1": {"before": {}, "after": one}}
+    assert (event.before, event.after) == ({}, {"new1": one})
     last = entries[-1]
     assert (last.person, last.event) == (
         "olga",

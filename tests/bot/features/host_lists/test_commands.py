@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from bot.audit import change_log, events
+from bot.audit.event_type import UnknownEvent
 from bot.features.host_lists.actions import HostListActions
 from bot.features.host_lists.changes import HostListFile
 from bot.features.host_lists.chat import list_notices
@@ -32,6 +34,11 @@ def test_list_is_proposed_shown_confirmed_and_withdrawn(cli_service: CliService,
     confirmed = cli_service.type("olga", "host-list", "confirm", number, digest[:10])
     assert "confirmed by olga" in confirmed.stdout
     assert "open" not in cli_service.type("olga", "host-list", "list").stdout
+    with cli_service.service.keyturn.database.transaction() as tx:
+        damaged = UnknownEvent(kind=events.HostListConfirmed.kind, facts={"list": "x"})
+        entry = change_log.append_entry(tx, damaged, person="olga").seq
+    warned = cli_service.type("olga", "host-list", "list").stderr
+    assert f"entry {entry} of the change log is about a list of hosts, and cannot be" in warned
 
 
 def test_terminal_names_the_page_where_a_second_factor_is_required(

@@ -1,5 +1,7 @@
 """The pages of lists of hosts: read one, and confirm exactly what was read."""
 
+from bot.audit import change_log, events
+from bot.audit.event_type import UnknownEvent
 from bot.features.host_lists.actions import HostListActions
 from bot.features.host_lists.changes import HostListFile
 from bot.features.host_lists.state import HostList
@@ -68,3 +70,24 @@ def test_person_who_proposed_it_sees_no_button_and_can_withdraw(site: Site):
     assert ended.strange == []
     assert "Withdrawn. Nothing was changed." in ended.text
     assert "<b>a mistake</b>" in ended.text
+
+
+def test_entry_that_cannot_be_read_is_a_finding_and_a_withdrawal_counts(site: Site):
+    read, withdrawn = propose(site), propose(site, "stan")
+    damaged = [
+        UnknownEvent(kind=events.HostListProposed.kind, facts={"changes": 5}),
+        events.HostListProposed(digest="0" * 64, areas=("web",), before={}, after={"x": {}}),
+        UnknownEvent(kind=events.HostListConfirmed.kind, facts={"list": ["x"]}),
+        UnknownEvent(kind=events.HostListWithdrawn.kind, facts={"list": withdrawn.number}),
+    ]
+    with site.database.transaction() as tx:
+        numbers = [change_log.append_entry(tx, one, person="dora").seq for one in damaged]
+    page = Page(site.browser("olga").get("/host-lists").text)
+    for number in numbers:
+        assert (
+            f"Entry {number} of the change log is about a list of hosts, and cannot" in page.text
+        )
+    actions = site.harness.service.bind(HostListActions)
+    states = {one.number: one.state for one in actions.list_viewable("olga")}
+    assert states == {read.number: "open", withdrawn.number: "withdrawn"}
+    assert actions.list_unreadable() == numbers
