@@ -67,11 +67,13 @@ def _run_tests(
     directory: Path, tests: Sequence[str] = _QUICK_TESTS
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "pytest", "-x", "-p", "no:cacheprovider", "-n", "0"]
+    # It is a test run of its own, whose commands are those of the copy. And a campaign within a
+    # campaign would be another one.
+    kept = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
     return subprocess.run(
         [*command, *tests],
         cwd=directory,
-        # A campaign within a campaign would be another one.
-        env={**os.environ, "PYTHONPATH": str(directory), "KEYTURN_CHAOS": "0"},
+        env={**kept, "PYTHONPATH": str(directory), "KEYTURN_CHAOS": "0"},
         capture_output=True,
         text=True,
         check=False,
