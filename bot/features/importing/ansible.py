@@ -30,7 +30,7 @@ from bot.features.importing.ansible_steps import (
     find_no_meaning,
     notify,
 )
-from bot.features.importing.ansible_tasks import NO_CHANGE, list_items, make_task
+from bot.features.importing.ansible_tasks import find_no_change, list_items, make_task
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
 from bot.features.importing.pages import Imported, Pages
 from bot.features.importing.sources import (
@@ -50,6 +50,7 @@ from bot.features.importing.variables import (
     find_folder,
     find_role,
     list_conditions,
+    list_role_folders,
     read_variables,
 )
 from runbooks._declared_yaml import Document, KeyPath
@@ -256,24 +257,31 @@ def _import_task(
         names = ", ".join(sorted(failed_by))
         play.pages.leave_out(origin, f"{_NOT_RUN} {names}" if names else _FOR_OTHERS)
         return
-    if (
-        short in FURTHER
-        and len(play.around) < _MOST_NESTED
-        and _include(play, origin, module, raw)
-    ):
-        return
-    if _runs_elsewhere(raw) and short not in NO_CHANGE:
+    if short not in FURTHER or not _include(play, origin, module, raw):
+        _import_module(play, origin, module, raw, after)
+
+
+def _import_module(
+    play: Play, origin: Origin, module: str, raw: dict[str, Any], after: "After | None"
+) -> None:
+    """Import what the module of a task does for each item of its loop."""
+    line, name = origin.line, str(raw.get("name") or module)
+    short = module.rpartition(".")[2]
+    no_change = find_no_change(short, raw[module])
+    if not no_change and (_runs_elsewhere(raw) or short == "fetch"):
         play.elsewhere.append(line)
         play.pages.leave_out(origin, _ELSEWHERE)
         notify(play, raw, [UNKNOWN])
         return
     try:
         made = [make_task(play, line, name, module, raw, item) for item in list_items(play, raw)]
-        tasks = [task for task in made if task is not None]
     except Unclear as unclear:
-        _import_unclear(play, origin, module, str(unclear))
+        if no_change:
+            play.pages.leave_out(origin, no_change)
+        else:
+            ask(play, origin, str(unclear), f"what the module {short} did at line {line}")
         return
-    carry_tasks(play, origin, short, tasks, after)
+    carry_tasks(play, origin, short, [task for task in made if task is not None], after)
 
 
 def _read_local(given: object) -> dict[str, Any]:
@@ -306,10 +314,15 @@ def _import_block(play: Play, document: Document, path: KeyPath, raw: dict[str, 
 
 def _include(play: Play, origin: Origin, module: str, raw: Mapping[str, Any]) -> bool:
     """Import the tasks of another file or role in the place of a task, if it is known which."""
+    if len(play.around) >= _MOST_NESTED:
+        return False
     if module.endswith("_role"):
         given = as_mapping(raw[module])
         name, part = given.get("name"), given.get("tasks_from", "main")
-        if raw.keys() - _OF_ROLE - {module} or given.keys() - {"name", "tasks_from"}:
+        plain = {"name", "tasks_from"}
+        # Its tags change nothing.
+        plain |= {"apply"} if as_mapping(given.get("apply")).keys() == {"tags"} else set()
+        if raw.keys() - _OF_ROLE - {module} or given.keys() - plain:
             return False
         return _import_role(play, origin, str(name), raw, str(part))
     more = {"delegate_to"} if module.endswith("import_tasks") else set[str]()
@@ -397,7 +410,7 @@ def _import_role(
 ) -> bool:
     """Import the tasks of a role that is beside the file; return whether there is one."""
     place = find_role(play.file) or play.file.absolute().parent / "x"
-    folders = (place.parent, place.parent / "roles")
+    folders = (place.parent, place.parent / "roles", *list_role_folders(play.file))
     names = (f"{part}.yml", f"{part}.yaml", part)
     files = [
         (each / name, each / name / "tasks" / one)
@@ -474,14 +487,6 @@ def _inherit(block: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any
     values = {**as_mapping(block.get("vars")), **as_mapping(task.get("vars"))}
     own = {key: block[key] for key in _OF_BLOCK if key in block}
     return {**own, **task, **joined, **({"vars": values} if values else {})}
-
-
-def _import_unclear(play: Play, origin: Origin, module: str, reason: str) -> None:
-    short = module.rpartition(".")[2]
-    if short in NO_CHANGE:
-        play.pages.leave_out(origin, NO_CHANGE[short])
-    else:
-        ask(play, origin, reason, f"what the module {short} did at line {origin.line}")
 
 
 def _import_handler(play: Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:

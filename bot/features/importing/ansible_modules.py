@@ -35,6 +35,9 @@ _NO_MEANING = frozenset(
 )  # fmt: skip
 
 
+_PATHS = frozenset({"path", "dest", "destfile"})
+
+
 class Given:
     """The arguments of a module, each of which has to be taken."""
 
@@ -65,7 +68,7 @@ class Given:
                     return str(value).lower()
                 if not isinstance(value, str | int):
                     raise Unclear(f"{name} is not one value")
-                return str(value)
+                return re.sub("//+", "/", str(value)) if name in _PATHS else str(value)
         return default
 
     def take_flag(self, *names: str, default: bool = False) -> bool:
@@ -116,10 +119,6 @@ class Given:
         """Take an argument that has to be as it is without it, or alike. Raises Unclear."""
         if self.take(name, default=plain[0]) not in plain:
             raise Unclear(f"its argument {name} is not read")
-
-    def refuse_to_keep(self) -> None:
-        if not self.take_flag("force", default=True):
-            raise Unclear("it leaves a file that is there as it is")
 
     def refuse_rest(self) -> None:
         if "validate" in self._given:
@@ -222,8 +221,10 @@ def _carry_alternative(draft: Draft, origin: Origin, given: Given) -> None:
 def _carry_copy(draft: Draft, origin: Origin, given: Given) -> None:
     path, content, source = given.take("dest"), given.take("content"), given.take("src")
     attributes, of_host = given.take_attributes(), given.take_flag("remote_src")
-    given.refuse_to_keep()
+    keeps = not given.take_flag("force", default=True)
     given.refuse_rest()
+    if of_host and keeps:
+        raise Unclear("it leaves a file that is there as it is, though it copies one of the host")
     if of_host and (not source or path.endswith("/") or source.endswith("/")):
         raise Unclear("it copies a directory, or into one")
     if of_host:
@@ -232,19 +233,18 @@ def _carry_copy(draft: Draft, origin: Origin, given: Given) -> None:
     if source:
         content = given.read_file("files", source)
         path = f"{path}{Path(source).name}" if path.endswith("/") else path
-    file_changes.carry_content(draft, origin, path, content, attributes)
+    file_changes.carry_content(draft, origin, path, content, attributes, keeps=keeps)
 
 
 def _carry_template(draft: Draft, origin: Origin, given: Given) -> None:
     path, source = given.take("dest"), given.take("src")
-    attributes = given.take_attributes()
-    given.refuse_to_keep()
+    attributes, keeps = given.take_attributes(), not given.take_flag("force", default=True)
     lstrip = given.take_flag("lstrip_blocks")
     given.refuse_rest()
     content = given.fill(given.read_file("templates", source), lstrip=lstrip)
     # Ansible keeps the suffix too: lib/ansible/modules/copy.py, original_basename.
     path = f"{path}{Path(source).name}" if path.endswith("/") else path
-    file_changes.carry_content(draft, origin, path, content, attributes)
+    file_changes.carry_content(draft, origin, path, content, attributes, keeps=keeps)
 
 
 def _carry_sysctl(draft: Draft, origin: Origin, given: Given) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from bot.features.importing import file_changes, shell_lines
 from bot.features.importing.ansible_modules import MODULES, Given
 from bot.features.importing.ansible_play import LINES, After, Play, Task, as_parts, ask, note_use
-from bot.features.importing.ansible_tasks import NO_CHANGE
+from bot.features.importing.ansible_tasks import find_no_change
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
 from bot.features.importing.shell_reads import only_reads
 from bot.features.importing.sources import as_list, as_mapping, is_false, is_list, is_true
@@ -53,8 +53,8 @@ def carry_tasks(
         play.pages.leave_out(origin, reason if tasks else "it loops over no values")
     elif module in ("assert", "fail") or _ends_play(module, tasks[0]):
         _refuse(play, origin, tasks[0])
-    elif module in NO_CHANGE:
-        play.pages.leave_out(origin, NO_CHANGE[module])
+    elif no_change := find_no_change(module, tasks[0].given):
+        play.pages.leave_out(origin, no_change)
     elif reason := find_no_meaning(play, module, tasks[0]):
         what = f"what the module {module} did at line {origin.line}"
         notify(play, tasks[0].raw, [UNKNOWN])

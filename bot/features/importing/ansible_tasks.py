@@ -17,11 +17,11 @@ from bot.features.importing.variables import list_conditions
 _VALUE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
 _NAMED = re.compile(r"\s*\{\{\s*(\w+)\s*\}\}\s*")
 _FREE = LINES | {"script"}
-NO_CHANGE: Mapping[str, str] = {
+_NO_CHANGE: Mapping[str, str] = {
     **dict.fromkeys(
         ("debug", "assert", "fail", "pause", "wait_for", "meta", "ping", "setup", "stat",
          "wait_for_connection", "gather_facts", "slurp", "find", "service_facts",
-         "package_facts", "getent", "mount_facts"),
+         "package_facts", "getent", "mount_facts", "validate_argument_spec", "async_status"),
         "it changes nothing on the host",
     ),
     **dict.fromkeys(
@@ -45,24 +45,40 @@ _OPEN_LIST = re.compile(
 _LOOP_OPTIONS = frozenset({"loop_var", "label", "pause"})
 
 
+def find_no_change(module: str, given: object) -> str:
+    """Return why a module with its arguments changes nothing on a host; "" if it may."""
+    names = as_mapping(given).keys()
+    method = str(as_mapping(given).get("method", "GET"))
+    is_reading = module.endswith(("_info", "_facts")) or (
+        # Of an address, which may be one of another host.
+        (module == "uri" and method == "GET" and names and "dest" not in names)
+        or (module in ("systemd", "service", "systemd_service") and names == {"name"})
+    )
+    return _NO_CHANGE.get(module, _NO_CHANGE["stat"] if is_reading else "")
+
+
 def list_items(play: Play, raw: Mapping[str, Any]) -> list[object]:
     loops = [key for key in raw if key == "loop" or key.startswith("with_")]
     if not loops:
         return [None]
-    if len(loops) > 1 or loops[0] not in _LOOPS:
+    kind = re.sub(r"^with_(?:ansible\.builtin|community\.general)\.", "with_", loops[0])
+    if len(loops) > 1 or kind not in _LOOPS:
         raise Unclear("it loops over values that are not in the file")
     if odd := as_mapping(raw.get("loop_control")).keys() - _LOOP_OPTIONS:
         raise Unclear(f"its loop has {min(odd)}, which is not read")
     scope = make_scope(play, raw, {})
-    if named := _find_open_list(scope, raw[loops[0]]):
+    given = raw[loops[0]]
+    # Of lists in a list, it takes the items.
+    is_wrapped = kind == "with_items" and len(as_list(given)) == 1
+    if named := _find_open_list(scope, given[0] if is_wrapped else given):
         return [ListItem(named)]
     try:
-        items = scope.evaluate(raw[loops[0]])
+        items = scope.evaluate(given)
     except Unclear as unclear:
-        items = _fill_items(play, scope, raw[loops[0]])
+        items = _fill_items(play, scope, given)
         if items is None:
             raise Unclear(f"it loops over values that are not in the file: {unclear}") from None
-    items = _split_items(loops[0], items)
+    items = _split_items(kind, items)
     if not items and (scope.used or scope.assumed):
         # A list that is empty by default is one that an inventory fills.
         raise Unclear("it loops over values that are not in the file, but in an inventory")
@@ -145,7 +161,7 @@ def make_task(
     if not is_mapping(given):
         raise Unclear(f"the arguments of {short} are not a mapping")
     found = {**as_mapping(raw.get("args")), **as_mapping(given)}
-    given = found if short in NO_CHANGE else scope.fill(_fill_plain(scope, found))
+    given = found if find_no_change(short, found) else scope.fill(_fill_plain(scope, found))
     note_use(play, scope)
     if odd := {
         key for key, each in as_mapping(given).items() if key != "src" and ROLE in str(each)
@@ -180,15 +196,26 @@ def _split_arguments(module: str, text: str) -> dict[str, Any]:
     return dict(word.split("=", 1) for word in words)
 
 
+def _name_value(play: Play, shown: str) -> str:
+    """Return the name of a value that a request brings. Raises Unclear if another one has it."""
+    field, number = make_name(shown), 1
+    # A long one is cut, so that it may be that of another one.
+    while field in play.unknown.values() and len(shown) > len(field):
+        number += 1
+        field = f"{make_name(shown)[:29]}{number}"
+    if field in play.unknown.values():
+        raise Unclear(f"the request has two values {field}")
+    return field
+
+
 def _show_unset(play: Play, scope: Scope, name: str, default: str | None) -> str:
     """Return the mark of a value that a request brings."""
     of_item = "[]" in name
     if name not in play.unknown and name not in scope.own and (of_item or is_simple(name)):
         shown = name.replace("[].", " ").replace("[]", " item")
-        if make_name(shown) in play.unknown.values():
-            raise Unclear(f"the request has two values {make_name(shown)}")
-        play.unknown[name] = make_name(shown)
-        play.pages.fields |= make_fields([(shown, {})])
+        field = _name_value(play, shown)
+        play.unknown[name] = field
+        (play.pages.fields[field],) = make_fields([(shown, {})]).values()
         if of_item:
             play.pages.items[play.unknown[name]] = name.partition("[]")[0]
     if name not in play.unknown:

@@ -26,9 +26,15 @@ _MOST_TEXT = 4000
 
 
 def carry_content(
-    draft: Draft, origin: Origin, path: str, content: str, attributes: Mapping[str, str]
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    content: str,
+    attributes: Mapping[str, str],
+    *,
+    keeps: bool = False,
 ) -> None:
-    """Have a file with this content."""
+    """Have a file with this content. keeps: unless there is one, whatever is in it."""
     refuse_odd_path(path, draft)
     refuse_access(path)
     if len(content) > _MOST_INPUT:
@@ -50,7 +56,7 @@ def carry_content(
             f'{name} != "" && !{is_there}',
             {"no_undo": "what was in the file is not kept: copy it first"},
         ),
-    ):
+    )[: 1 if keeps else 2]:
         draft.claim(f"the content of {path}", after)
         draft.add_step(
             origin,
@@ -129,7 +135,9 @@ def carry_attributes(
                 "before": f"{{{now}}}",
             },
         )
-    if attributes.get("mode"):
+    if is_value(attributes.get("mode", "")):
+        _carry_any_mode(draft, origin, path, attributes["mode"])
+    elif attributes.get("mode"):
         _carry_mode(draft, origin, path, read_mode(attributes["mode"], by_chmod=by_chmod))
 
 
@@ -163,6 +171,21 @@ def _carry_mode(draft: Draft, origin: Origin, path: str, mode: Mode) -> None:
             "before": f"{{{now}}}",
         },
     )
+
+
+def _carry_any_mode(draft: Draft, origin: Origin, path: str, wanted: str) -> None:
+    """Set the mode that a request has, as four digits."""
+    draft.set_pattern(wanted, "[0-7]{4}")
+    found, known, word = _read_attributes(draft, path), draft.expression(wanted), draft.word(path)
+    value = f'{found} == "" ? {known} : split({found}, ",")[1]'
+    now = draft.add_state(f"mode_{path}", {"value": value, "pattern": "[0-7]{4}"})
+    step = {
+        "when": f'{found} == "" || {now} != {known}',
+        "do": run_as_root("/usr/bin/chmod", f"0{draft.word(wanted)}", word),
+        "undo": run_as_root("/usr/bin/chmod", f"0{{{now}}}", word),
+        "before": f"{{{now}}}",
+    }
+    _set_attribute(draft, origin, path, "mode", wanted, step)
 
 
 def _set_attribute(

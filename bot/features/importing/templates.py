@@ -326,7 +326,9 @@ class Scope:
             return nodes.Const(text, lineno=node.lineno)
         part = self._find_part(name, inner)
         if part is None and isinstance(name, nodes.Name) and name.name not in inner:
-            is_own = name.name in self.items or name.name in _FOR_RUN
+            # What a file gives in another way than it seems is nothing to ask for.
+            is_odd = isinstance(self.own.get(name.name, self.known.get(name.name)), Plain)
+            is_own = name.name in self.items or name.name in _FOR_RUN or is_odd
             if not is_own and isinstance(self.resolve(name.name), StrictUndefined):
                 part = name.name
         return nodes.Const(self.show_unset(part, default), lineno=node.lineno) if part else node

@@ -5,6 +5,8 @@ Precedence: https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_var
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from configparser import ConfigParser
+from configparser import Error as ConfigParserError
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -113,6 +115,27 @@ def find_role(file: Path) -> Path | None:
         if each.name in ("tasks", "handlers"):
             return each.parent
     return None
+
+
+def list_role_folders(file: Path) -> list[Path]:
+    """Return the folders of roles that a configuration or a collection around a file names."""
+    for each in list(file.absolute().parents)[:6]:
+        if (each / "ansible.cfg").is_file():
+            return [each / one for one in _read_roles_path(each / "ansible.cfg")]
+        if (each / "galaxy.yml").is_file():
+            return [each / "roles"]
+    return []
+
+
+def _read_roles_path(file: Path) -> list[str]:
+    """Return the folders of roles that a configuration of Ansible has beside it."""
+    parser = ConfigParser(interpolation=None, strict=False)
+    try:
+        parser.read_string(read_bytes(file).decode())
+        names = parser.get("defaults", "roles_path", fallback="").split(":")
+    except (ConfigParserError, SourceError, UnicodeDecodeError):
+        return []
+    return [one.strip() for one in names if re.fullmatch(r"(?!/|~|.*\.\.)[\w./-]+", one.strip())]
 
 
 def _name_role(role: Path) -> dict[str, str]:
@@ -291,7 +314,9 @@ def _may_be_there(name: object, folders: Sequence[Path], scope: Scope) -> bool:
 def _list_wanted(raw: Mapping[str, Any], module: str) -> list[Any]:
     """Return the files of which the first that is there is meant; none for what is not read."""
     given = as_mapping(raw[module]).get("file", raw[module])
-    if as_mapping(raw[module]).keys() - {"file"} or "loop" in raw:
+    if as_mapping(raw[module]).keys() - {"file", "apply"} or "loop" in raw:
+        return []
+    if as_mapping(as_mapping(raw[module]).get("apply")).keys() - {"tags"}:
         return []
     given = re.sub(r"^\s*file=", "", given) if isinstance(given, str) else given
     looked_up = _FIRST_FOUND.fullmatch(given) if isinstance(given, str) else None

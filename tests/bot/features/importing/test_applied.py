@@ -350,6 +350,36 @@ def test_line_is_not_added_after_one_of_several(tmp_path: Path):
         make_plan(load(tmp_path, task))
 
 
+def test_file_that_is_there_is_kept_if_the_task_says_so(tmp_path: Path):
+    runbook = load(tmp_path, "- copy: {dest: DIR/conf, content: new, force: no}\n")
+    plan = make_plan(runbook)
+    apply(plan)
+    assert (tmp_path / "conf").read_text() == "new"
+    undo(plan)
+    assert not (tmp_path / "conf").exists()
+    (tmp_path / "conf").write_text("old")
+    assert not make_plan(runbook).steps
+
+
+def test_mode_of_a_request_is_set_and_restored(tmp_path: Path):
+    file = tmp_path / "tasks.yml"
+    file.write_text(f"- file: {{path: {tmp_path}/a, state: directory, mode: '{{{{ m }}}}'}}\n")
+    ((draft,),) = [one.drafts for one in import_ansible(file, set())]
+    text = draft.render().replace("web1 TODO", "web1 0750")
+    assert "[0-7]{4}" in text
+    runbook = load_page(Path("page.yaml"), text.encode())
+    check_page(runbook)
+    assert issubclass(runbook, Change)
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a").chmod(0o2775)
+    plan = make_plan(runbook, m="0750")
+    apply(plan)
+    assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o750
+    assert not make_plan(runbook, m="0750").steps
+    undo(plan)
+    assert (tmp_path / "a").stat().st_mode & 0o7777 == 0o2775
+
+
 def test_copy_without_its_source_or_onto_a_directory_is_refused(tmp_path: Path):
     task = "- copy: {src: DIR/none, dest: DIR/new, remote_src: yes}\n"
     with pytest.raises(Refused, match=r"/none is missing, or no file"):

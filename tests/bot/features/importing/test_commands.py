@@ -322,7 +322,11 @@ CLEAR = "no question"
         ("{tasks: [{user: {name: x, state: '{{ s }}'}}]}", "the state S is not read"),
         ("{tasks: [{group: {name: x, state: '{{ s }}'}}]}", "the state S is not read"),
         ("{tasks: [{lineinfile: {path: /a/b, line: c, state: '{{ s }}'}}]}", "the state S is"),
-        ("{tasks: [{copy: {dest: /a/b, content: c, force: no}}]}", "leaves a file that is there"),
+        ("{tasks: [{copy: {dest: /a/b, content: c, force: no}}]}", CLEAR),
+        (
+            "{tasks: [{copy: {dest: /a/b, src: /c/d, remote_src: yes, force: no}}]}",
+            "leaves a file that is there",
+        ),
         # What a play and blocks say holds for their tasks.
         ("{become_user: ann, tasks: [{apt: name=x}]}", "it runs as ann"),
         ("{become_user: ann, tasks: [{apt: name=x, become_user: root}]}", CLEAR),
@@ -354,7 +358,7 @@ CLEAR = "no question"
         ("{vars: {e: x}, tasks: [{apt: name=x, when: e == 'x'}]}", CLEAR),
         (
             "{vars: {e: 0644}, tasks: [{file: {path: /a/b, mode: '{{ e }}'}}]}",
-            "the mode 'E' is not read",
+            "0644 without quotation marks is another number to Ansible",
         ),
         ('{tasks: [{copy: {dest: /a/b, content: \'{"a": "{{ e }}"}\'}}]}', "a list or a mapping"),
         ("{tasks: [{copy: {dest: /a/b, content: \"{{ 'a' * 9 }}\"}}]}", "has mul"),

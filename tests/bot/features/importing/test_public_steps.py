@@ -84,7 +84,11 @@ TASKS = [
         "service_crio.needs_reload",
     ),
     ("systemd_service: {daemon_reload: true}", OUT, "no step before it changes a unit file"),
-    ("{systemd: {name: dbus}, register: found, failed_when: false}", OUT, "it asks for no state"),
+    ("{systemd: {name: dbus}, register: found, failed_when: false}", OUT, "changes nothing on"),
+    ("{uri: {url: 'https://x/y', method: POST, body: z}}", OUT, "uri has no plain meaning"),
+    ("{uri: {url: 'https://x/y', return_content: yes}, register: r}", OUT, "changes nothing on"),
+    ("{community.crypto.x509_certificate_info: {path: /x}}", OUT, "changes nothing on the host"),
+    ("{fetch: {src: /x, dest: /y}}", OUT, "on the machine where Ansible runs"),
     (
         "{service: {name: etcd, state: stopped, enabled: false}, failed_when: false}",
         OVER,

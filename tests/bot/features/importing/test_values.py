@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.features.importing.ansible import import_ansible
 from tests.bot.features.importing.test_public_steps import show, write_role
 
 ANCHORS = """\
@@ -147,3 +148,50 @@ def test_tests_of_ansible_are_decided_as_ansible_decides_them(
 def test_version_that_is_not_of_numbers_alone_is_not_decided(tmp_path: Path):
     task = "- file: {path: /srv/a, state: touch}\n  when: \"'1.0rc1' is version('1.0', '<')\"\n"
     assert "Ansible asked '1.0rc1'" in show(write_role(tmp_path, {"tasks/main.yml": task}))
+
+
+def test_roles_are_found_where_a_configuration_or_a_collection_has_them(tmp_path: Path):
+    role = tmp_path / "ours" / "web" / "tasks"
+    role.mkdir(parents=True)
+    (role / "main.yml").write_text("- file: {path: /srv/web, state: touch}\n")
+    play = tmp_path / "plays" / "site.yml"
+    play.parent.mkdir()
+    play.write_text("- hosts: all\n  become: true\n  roles: [web]\n")
+    assert not import_ansible(play, set())[0].drafts
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nroles_path = ~/x:/etc/y:./ours\n")
+    assert "/srv/web" in show(import_ansible(play, set())[0])
+    (tmp_path / "ansible.cfg").write_text("[defaults]\nroles_path = plays/../ours\n")
+    assert not import_ansible(play, set())[0].drafts
+    (tmp_path / "ansible.cfg").unlink()
+    (tmp_path / "galaxy.yml").write_text("name: x\n")
+    (tmp_path / "ours").rename(tmp_path / "roles")
+    assert "/srv/web" in show(import_ansible(play, set())[0])
+
+
+def test_values_whose_long_names_begin_alike_are_two(tmp_path: Path):
+    long = "a_name_that_is_longer_than_a_field_may_be"
+    tasks = f"- copy: {{dest: '/srv/{{{{ {long}_1 }}}}', content: '{{{{ {long}_2 }}}}'}}\n"
+    page = show(write_role(tmp_path, {"tasks/main.yml": tasks}))
+    assert "/srv/{a_name_that_is_longer_than_a_fie}" in page
+    assert "{a_name_that_is_longer_than_a_2}" in page
+
+
+@pytest.mark.parametrize(
+    ("header", "filled"),
+    [
+        ('#jinja2: lstrip_blocks: "True"', "a\nb\n"),
+        ("#jinja2:trim_blocks:True", "a\n  b\n"),
+        ("#jinja2: trim_blocks: False", ""),
+        ("#jinja2: block_start_string: x", ""),
+    ],
+)
+def test_header_of_a_template_says_how_it_is_read(tmp_path: Path, header: str, filled: str):
+    files = {
+        "tasks/main.yml": "- template: {src: a.j2, dest: /srv/a}\n",
+        "defaults/main.yml": "on: true\n",
+        "templates/a.j2": f"{header}\na\n  {{% if on %}}\nb\n  {{% endif %}}\n",
+    }
+    job = write_role(tmp_path, files)
+    (draft,) = job.drafts
+    texts = [step["do"].get("stdin", "") for _, _, step in draft.steps]
+    assert texts[0] == filled
