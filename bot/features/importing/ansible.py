@@ -268,6 +268,8 @@ def _import_module(
     line, name = origin.line, str(raw.get("name") or module)
     short = module.rpartition(".")[2]
     no_change = find_no_change(short, raw[module])
+    if "register" in raw:
+        play.looks[str(raw["register"])] = None
     if not no_change and (_runs_elsewhere(raw) or short == "fetch"):
         play.elsewhere.append(line)
         play.pages.leave_out(origin, _ELSEWHERE)

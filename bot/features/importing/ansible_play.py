@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.features.importing.drafts import Origin
+from bot.features.importing.drafts import Draft, Origin
 from bot.features.importing.pages import Pages
 from bot.features.importing.sources import as_list, as_mapping
 from bot.features.importing.systems import DEFAULT_SYSTEM, SYSTEMS, System
@@ -23,6 +23,15 @@ KEYWORDS = frozenset(
     remote_user sudo sudo_user
     """.split()  # noqa: SIM905 - fifty names are easier to read this way
 )
+
+
+@dataclass(frozen=True)
+class Look:
+    """Whether a path was there that a task looked for."""
+
+    path: str
+    draft: Draft | None
+    """The page with the step before it; None if there was none."""
 
 
 @dataclass
@@ -55,6 +64,8 @@ class Play:
         default_factory=dict[str, list[tuple[int, str]]]
     )
     """As `notified`, by the variable that says whether a task changed something."""
+    looks: dict[str, Look | None] = field(default_factory=dict[str, Look | None])
+    """By the variable that it registers; None for one that something else registers."""
     elsewhere: list[int] = field(default_factory=list[int])
     """The lines of tasks that run where Ansible runs."""
     roles: "list[Play]" = field(default_factory=list["Play"])

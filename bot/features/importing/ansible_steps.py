@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.features.importing import file_changes, shell_lines
+from bot.features.importing.ansible_conditions import are_shown, note_look, show_conditions
 from bot.features.importing.ansible_modules import MODULES, Given
 from bot.features.importing.ansible_play import LINES, After, Play, Task, as_parts, ask, note_use
 from bot.features.importing.ansible_tasks import find_no_change
@@ -54,6 +55,8 @@ def carry_tasks(
     elif module in ("assert", "fail") or _ends_play(module, tasks[0]):
         _refuse(play, origin, tasks[0])
     elif no_change := find_no_change(module, tasks[0].given):
+        if module == "stat":
+            note_look(play, tasks[0].raw, tasks)
         play.pages.leave_out(origin, no_change)
     elif reason := find_no_meaning(play, module, tasks[0]):
         what = f"what the module {module} did at line {origin.line}"
@@ -155,7 +158,7 @@ def _carry_update(play: Play, origin: Origin, task: Task, changed: Sequence[str]
     """Carry over that lists of packages are read again: alone, nothing shows when."""
     code, question = "apt-get update", _join_conditions([task])
     if changed:
-        guard = _Guard("", "", question, changed)
+        guard = _Guard("", "", task, changed)
         _carry_guarded(play, origin, code, guard, [], root=True)
     else:
         play.pages.carry_code(origin, code, root=True, condition=question)
@@ -183,6 +186,7 @@ def _carry_typed(
 ) -> None:
     conditions: list[tuple[int, str]] = []
     page, question = len(play.pages.drafts), _join_conditions(tasks)
+    questions = set[str]()
     is_package = module in ("apt", "yum", "dnf", "package")
 
     def carry(draft: Draft, task: Task) -> None:
@@ -195,8 +199,11 @@ def _carry_typed(
             _stay_on(play, page)
         is_asked = _NOTIFIED in question
         given = Given(play.file, task.given, fill, play.facts, changed, is_asked=is_asked)
+        shown, others = show_conditions(play, draft, tasks)
+        asked = _join_parts(others)
+        questions.add(asked)
         found = draft.ask_condition(
-            question, lambda: MODULES[module](draft, origin, given), changed
+            asked, lambda: MODULES[module](draft, origin, given), changed, shown
         )
         # Its items may be on several pages.
         conditions.extend((len(play.pages.drafts), one) for one in found)
@@ -210,7 +217,7 @@ def _carry_typed(
         ask(play, origin, str(unclear), f"what the module {module} did at line {origin.line}")
         notify(play, tasks[0].raw, [UNKNOWN])
         return
-    notes = [f"the draft asks at this step for the condition {question}"] if question else []
+    notes = [f"the draft asks at this step for the condition {one}" for one in questions if one]
     if _may_fail(tasks[0].raw) & set(_list_odd_keys(tasks[0].raw)):
         notes.append("Ansible went on or tried again if it failed; Keyturn stops there")
     play.pages.add_outcome(Kind.TYPED, origin, "; ".join(notes))
@@ -256,8 +263,12 @@ def _split_packages(tasks: Sequence[Task]) -> Iterator[Task]:
 
 def _join_conditions(tasks: Sequence[Task]) -> str:
     """Return what has to hold for a step, as far as the files do not decide it."""
-    parts = dict.fromkeys(one for task in tasks for one in task.conditions)
-    return _describe_condition({"when": [*parts]}) if parts else ""
+    return _join_parts([one for task in tasks for one in task.conditions])
+
+
+def _join_parts(conditions: Sequence[str]) -> str:
+    parts = [*dict.fromkeys(conditions)]
+    return _describe_condition({"when": parts}) if parts else ""
 
 
 def _describe_condition(raw: Mapping[str, Any]) -> str:
@@ -294,7 +305,6 @@ def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) 
         ask(play, origin, "its arguments are not read", f"the line {code[:200]}")
         return
     problems = [f"Ansible had `{key}` for it" for key in _list_odd_keys(task.raw)]
-    question = _join_conditions([task])
     if shell and not shell.endswith("/sh"):
         problems.append(f"it was written for {shell}, and a host runs it with /bin/sh")
     if task.module == "command" and shell_lines.has_signs(code):
@@ -302,11 +312,14 @@ def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) 
         with suppress(ValueError):
             code = shlex.join(shlex.split(code))
     code = f"cd {shlex.quote(path)} && {code}" if path else code
-    if creates or removes or changed:
-        guard = _Guard(creates, removes, question, changed)
+    is_shown = are_shown(play, task.conditions) and not shell_lines.has_meaning(code)
+    if creates or removes or changed or (is_shown and not problems):
+        guard = _Guard(creates, removes, task, changed)
         _carry_guarded(play, origin, code, guard, problems, root=root)
         return
-    play.pages.carry_code(origin, code, root=root, problems=problems, condition=question)
+    play.pages.carry_code(
+        origin, code, root=root, problems=problems, condition=_join_conditions([task])
+    )
 
 
 @dataclass(frozen=True)
@@ -317,7 +330,7 @@ class _Guard:
     """The file that must not be there; "" if there is none."""
     removes: str
     """The file that has to be there; "" if there is none."""
-    question: str
+    task: Task
     changed: Sequence[str]
     """The steps of which one has to be needed."""
 
@@ -334,26 +347,42 @@ def _carry_guarded(
             _stay_on(play, page)
         shell_lines.carry_blind(draft, origin, code, root=root, problems=problems)
         _, _, step = draft.steps.pop()
-        step |= _find_need(draft, guard)
+        conditions, others = show_conditions(play, draft, [guard.task])
+        if not (has_file or guard.changed or conditions):
+            raise Unclear("what it asks for was read for the page before this one")
+        step |= _find_need(draft, guard, conditions)
         comment = f"Lines of a shell: only {shown} whether they ran."
+        if not (has_file or guard.changed):
+            conditions = []
         draft.ask_condition(
-            guard.question, lambda: draft.add_step(origin, step, comment), guard.changed
+            _join_parts(others),
+            lambda: draft.add_step(origin, step, comment),
+            guard.changed,
+            conditions,
         )
 
     has_file = bool(guard.creates or guard.removes)
-    shown = "a file shows" if has_file else "the steps before it show"
+    shown = "the steps before it show" if guard.changed and not has_file else "a file shows"
     try:
         play.pages.carry(origin, carry)
     except Unclear as unclear:
         ask(play, origin, str(unclear), f"the line {code[:200]}")
         return
     kind = Kind.BLIND if problems else Kind.TYPED
-    why = "the file that it creates or removes shows it" if has_file else shown
+    why = "the file that it creates or removes shows it" if has_file else f"{shown} it"
     play.pages.add_outcome(kind, origin, f"only {why}")
 
 
-def _find_need(draft: Draft, guard: _Guard) -> dict[str, str]:
-    """Return the parts of a step that say when a line is needed, and what it changes."""
+def _find_need(draft: Draft, guard: _Guard, shown: Sequence[str]) -> dict[str, str]:
+    """Return the parts of a step that say when a line is needed, and what it changes.
+
+    shown: the conditions that the page reads.
+    """
+    if not (guard.creates or guard.removes or guard.changed):
+        return {
+            "when": " && ".join(shown),
+            "no_undo": "a file shows only whether these lines are needed, and not what they did",
+        }
     if not guard.creates and not guard.removes:
         return {
             "when": draft.join_any(guard.changed),

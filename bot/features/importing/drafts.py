@@ -202,11 +202,15 @@ class Draft:
         self.steps.append((origin, comment, step))
 
     def ask_condition(
-        self, condition: str, add: Callable[[], object], changed: Sequence[str] = ()
+        self,
+        condition: str,
+        add: Callable[[], object],
+        changed: Sequence[str] = (),
+        shown: Sequence[str] = (),
     ) -> list[str]:
         """Add steps, and ask in each for a condition, if there is one.
 
-        changed: the steps are only for when one of these holds.
+        changed: the steps are only for when one of these holds. shown: and when all of these do.
         Returns when each step is needed, "" for one that asks.
         """
         before = len(self.steps)
@@ -215,6 +219,11 @@ class Draft:
         for _, _, step in self.steps[before:]:
             if changed and step["when"] != self.join_any(changed):
                 step["when"] = f"({self.join_any(changed)}) && ({step['when']})"
+            for one in shown:
+                is_open = step["when"].startswith("TODO: ")
+                step["when"] = (
+                    f"{step['when']} && {one}" if is_open else f"{one} && ({step['when']})"
+                )
             found.append("" if condition else step["when"])
             if condition:
                 asked, rest = f"TODO: Ansible asked {condition}. ", step["when"]

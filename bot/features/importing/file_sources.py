@@ -32,13 +32,13 @@ curl -fsSL -o "$new" -- "$1"
 _CHECK = """\
 echo "$3  $new" | sha256sum -c --quiet -
 """
-_MOVE = """\
-if [ -e "$2" ]; then
-  chown --reference="$2" -- "$new"
-  chmod --reference="$2" -- "$new"
-else
-  chmod 644 -- "$new"
-fi
+_NEW = """\
+chmod 644 -- "$new"
+mv -nT -- "$new" "$2"
+"""
+_OTHER = """\
+chown --reference="$2" -- "$new"
+chmod --reference="$2" -- "$new"
 mv -fT -- "$new" "$2"
 """
 
@@ -62,7 +62,7 @@ def carry_copy(
     copy = run_as_root("/usr/bin/cp", "--no-preserve=all", "--", draft.word(source), word)
     is_other = f'split({name}, " ")[0] != split({there}, " ")[0]'
     after = f"the content of {draft.text(source)}"
-    _write(draft, origin, path, copy, (name, is_other), after)
+    _write(draft, origin, path, (copy, copy), (name, is_other), after)
     carry_attributes(draft, origin, path, attributes)
 
 
@@ -83,18 +83,20 @@ def carry_fetched(
         raise Unclear(f"{show_marks(address)[:80]!r} is not the address of a file")
     is_there, shown, word = look_for(draft, path)
     _refuse_directory(draft, is_there, shown)
-    script = _FETCH + _CHECK * bool(digest) + _MOVE
+    script = _FETCH + _CHECK * bool(digest)
     arguments = [draft.word(address), word, *([digest[1]] if digest else [])]
-    fetch = {"script": script, "arguments": arguments, "root": True, "seconds": _SECONDS}
+    fetch = {"arguments": arguments, "root": True, "seconds": _SECONDS}
+    make, change = ({"script": script + end, **fetch} for end in (_NEW, _OTHER))
     if digest:
         name = read_digest(draft, path)
+        is_other = f'!{name}.startsWith("{digest[1]}")'
         after = f"content with the SHA-256 {digest[1][:12]}"
-        _write(draft, origin, path, fetch, (name, f'!{name}.startsWith("{digest[1]}")'), after)
+        _write(draft, origin, path, (make, change), (name, is_other), after)
     else:
         note = f"{draft.text(address)} has no checksum: no one sees before what it gives."
         draft.notes.append({"when": f'{is_there} == ""', "text": note})
         after = f"what {draft.text(address)} gives"
-        _write(draft, origin, path, fetch, (is_there, ""), after)
+        _write(draft, origin, path, (make, make), (is_there, ""), after)
     carry_attributes(draft, origin, path, attributes)
 
 
@@ -107,11 +109,11 @@ def _write(
     draft: Draft,
     origin: Origin,
     path: str,
-    do: Mapping[str, object],
+    commands: tuple[Mapping[str, object], Mapping[str, object]],
     states: tuple[str, str],
     after: str,
 ) -> None:
-    """Add the steps that make a file, and that replace its content.
+    """Add the steps that make a file, and that replace its content, by one command each.
 
     states: what is "" if there is no file, and when it has other content; "" if it is kept.
     """
@@ -124,7 +126,7 @@ def _write(
         {
             "title": f"Create {shown}",
             "when": f'{found} == ""',
-            "do": do,
+            "do": commands[0],
             "undo": run_as_root("/usr/bin/rm", "-f", "--", word),
             "before": "no file",
             "after": after,
@@ -138,7 +140,7 @@ def _write(
         {
             "title": f"Replace the content of {shown}",
             "when": f'{found} != "" && {is_other}',
-            "do": do,
+            "do": commands[1],
             "no_undo": "what was in the file is not kept: copy it first",
             "before": "other content",
             "after": after,

@@ -56,6 +56,14 @@ def understand_line(line: str) -> list[Meaning] | None:
     return meanings
 
 
+def has_meaning(line: str) -> bool:
+    """Return whether a line is carried over as what its commands mean."""
+    try:
+        return understand_line(line) is not None
+    except Unclear:
+        return False
+
+
 def has_signs(line: str) -> bool:
     """Return whether a line has something that a shell takes otherwise."""
     return _SHELL_SIGNS.search(line) is not None

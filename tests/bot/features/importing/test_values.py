@@ -180,7 +180,7 @@ def test_values_whose_long_names_begin_alike_are_two(tmp_path: Path):
     ("header", "filled"),
     [
         ('#jinja2: lstrip_blocks: "True"', "a\nb\n"),
-        ("#jinja2:trim_blocks:True", "a\n  b\n"),
+        ("#jinja2:trim_blocks:True", "a\n  b\n  \n"),
         ("#jinja2: trim_blocks: False", ""),
         ("#jinja2: block_start_string: x", ""),
     ],
@@ -195,3 +195,63 @@ def test_header_of_a_template_says_how_it_is_read(tmp_path: Path, header: str, f
     (draft,) = job.drafts
     texts = [step["do"].get("stdin", "") for _, _, step in draft.steps]
     assert texts[0] == filled
+
+
+LOOKS = {
+    "tasks/main.yml": "- stat: {path: '{{ tool }}'}\n  register: found\n"
+    "- file: {path: /srv/a, state: directory}\n  when: not found.stat.exists\n"
+    "- command: make install\n  when: not found.stat.exists\n"
+    "- command: make check\n  when: [found.stat.exists | bool, x.stdout == 'y']\n"
+    "- file: {path: '{{ item }}', state: directory}\n  loop: [/srv/b, /srv/c]\n"
+    "  when: [found.stat.exists, item != '/srv/c']\n",
+    "defaults/main.yml": "tool: /usr/local/bin/tool\n",
+}
+
+
+def test_condition_that_a_path_is_there_is_read(tmp_path: Path):
+    job = write_role(tmp_path, LOOKS)
+    steps = [step for _, _, step in job.drafts[0].steps]
+    is_there = "file_usr_local_bin_tool"
+    assert [step["when"] for step in steps][:2] == [
+        f'{is_there} == "" && (!file_srv_a.startsWith("directory,"))',
+        f'{is_there} == ""',
+    ]
+    assert "x.stdout == 'y'" in str(steps[2])
+    assert steps[3]["when"] == f'{is_there} != "" && (!file_srv_b.startsWith("directory,"))'
+    assert len(steps) == 4
+    notes = [(str(one.kind), one.line) for one in job.outcomes if not one.is_setting]
+    assert notes == [("left out", 1), *[("carried over", at) for at in (3, 5)], ("blind", 7),
+                     ("carried over", 9)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        # What may make the path before it is looked for, or is another value of the name.
+        "- command: make install\n",
+        "- file: {path: /usr/local/bin/tool, state: touch}\n",
+        "- ini_file: {path: /srv/x}\n",
+        "- stat: {path: /srv/x}\n  register: found\n  when: x.stdout == 'y'\n",
+        "- stat: {path: '{{ x.stdout }}'}\n  register: found\n",
+        "- stat: {path: /srv/x, follow: yes}\n  register: found\n",
+        "- stat: {path: /srv/x}\n  register: found\n  delegate_to: localhost\n",
+        "- command: ls /srv\n  register: found\n  changed_when: false\n",
+    ],
+)
+def test_condition_of_a_path_that_may_have_changed_is_asked_for(tmp_path: Path, before: str):
+    tasks = LOOKS["tasks/main.yml"]
+    first = "- stat: {path: '{{ tool }}'}\n  register: found\n"
+    is_after = "register: found" in before
+    text = tasks.replace(first, first + before if is_after else before + first)
+    page = show(write_role(tmp_path, {**LOOKS, "tasks/main.yml": text}))
+    assert "Ansible asked not found.stat.exists. Add it to: !file_srv_a" in page
+    assert 'file_usr_local_bin_tool == "" && (!file_srv_a' not in page
+
+
+def test_condition_of_a_path_is_asked_for_on_the_next_page(tmp_path: Path):
+    more = "- file: {path: '/srv/{{ item }}', state: directory}\n  loop: [%s]\n"
+    text = LOOKS["tasks/main.yml"] + more % ", ".join(f"d{at}" for at in range(18))
+    text += "- file: {path: /srv/z, state: directory}\n  when: not found.stat.exists\n"
+    job = write_role(tmp_path, {**LOOKS, "tasks/main.yml": text})
+    assert len(job.drafts) == 2
+    assert "Ansible asked not found.stat.exists" in job.drafts[1].render()
