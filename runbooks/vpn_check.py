@@ -28,6 +28,8 @@ class VpnState:
     tunnels: Sequence[Tunnel]
     errors: Sequence[str] = ()
     """What could not be read, as sentences."""
+    has_openvpn: bool = False
+    """Whether OpenVPN is installed."""
 
 
 class CheckVpn(
@@ -50,7 +52,8 @@ class CheckVpn(
             servers = parts.read("OpenVPN", openvpn.query_status(), servers)
         connections, tunnels = self._read_ipsec(run_query, parts, installed)
         parts.require_any()
-        return VpnState(servers, connections, tunnels, [*parts.get_errors().values()])
+        errors = [*parts.get_errors().values()]
+        return VpnState(servers, connections, tunnels, errors, "openvpn" in installed)
 
     def _read_ipsec(
         self, run_query: QueryRunner, parts: PartReader, installed: frozenset[str]
@@ -88,6 +91,7 @@ class CheckVpn(
         return Report.from_findings(
             f"{self.host} has {_format_summary(state)}",
             findings,
+            notes=_list_notes(state),
             table=Table(self.columns, rows),
         )
 
@@ -134,6 +138,15 @@ def _list_connection_findings(state: VpnState) -> Iterator[str]:
         for child in connection.children:
             if child not in up:
                 yield f"IPsec {connection.name}: the tunnel {child} is not installed"
+
+
+def _list_notes(state: VpnState) -> Iterator[str]:
+    # Its directory is gone once the service stops, and not every host with OpenVPN runs it.
+    if state.has_openvpn and not state.servers and not (state.errors or _is_empty(state)):
+        yield (
+            "OpenVPN is installed and has no status file at openvpn.status: if it is to run here, "
+            "start it"
+        )
 
 
 def _list_client_rows(server: OpenVpn) -> Iterator[tuple[str, ...]]:

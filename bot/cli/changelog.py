@@ -237,7 +237,7 @@ def _print_timeline(
         for event in changes.events:
             click.echo(_format_event_as_json(event, approvals.get(event.run or 0, ())))
     else:
-        click.echo(f"Between {_format_range(at, span)}{f' on {host}' if host else ''}:")
+        click.echo(f"Between {_format_range(at, span, tx.now)}{f' on {host}' if host else ''}:")
         rows = [_build_event_row(one, approvals.get(one.run or 0, ())) for one in changes.events]
         headings = ("TIME", "RUN", "STATE", "WHAT")
         print_table(None, headings, rows, empty_message="No known changes.")
@@ -245,15 +245,14 @@ def _print_timeline(
         message = f"{changes.omitted} less relevant changes not shown: increase --limit"
         click.echo(message, err=True)
     if changes.searched_span < span:
-        searched = _format_range(at, changes.searched_span)
+        searched = _format_range(at, changes.searched_span, tx.now)
         click.echo(f"too many entries: searched only between {searched}", err=True)
 
 
-def _format_range(at: int, span: int) -> str:
-    """Return the times *span* before and after *at*, all in microseconds."""
-    return " and ".join(
-        format_stored_time(one, with_seconds=True) for one in (at - span, at + span)
-    )
+def _format_range(at: int, span: int, now: int) -> str:
+    """Return the times *span* before and after *at*, none in the future; in microseconds."""
+    times = (at - span, max(at, min(at + span, now)))
+    return " and ".join(format_stored_time(one, with_seconds=True) for one in times)
 
 
 def _format_event_as_json(event: "TimelineEvent", decisions: "Sequence[Decision]") -> str:

@@ -1,6 +1,7 @@
 """`keyturn changed`, `pending` and `views`."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -43,9 +44,9 @@ def list_changes(service: ServiceClient, *, when: str, host: str, within: str) -
     at = parse_time_option(when, times.parse_past_time)
     result = service.get("/changes", at=at, host=host, within=within or times.DEFAULT_SPAN)
     # Also where nothing was found: it says of which day a time was taken to be.
+    ends = (datetime.fromisoformat(result[name]) for name in ("searched_since", "searched_until"))
     since, until = (
-        format_time(result[name], with_seconds=True)
-        for name in ("searched_since", "searched_until")
+        format_time(min(end, datetime.now(UTC)).isoformat(), with_seconds=True) for end in ends
     )
     lines = [f"Between {since} and {until}{f' on {host}' if host else ''}:"]
     lines += [_format_event(one) for one in result["events"]] or ["No known changes."]

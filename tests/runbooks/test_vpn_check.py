@@ -54,6 +54,15 @@ def test_vpn_check_uses_ipsec_where_swanctl_has_no_daemon():
     assert list(report.findings) == ["IPsec site-a: the tunnel site-a is not installed"]
 
 
+def test_openvpn_that_does_not_run_beside_healthy_tunnels_is_noted():
+    both = fleet("openvpn\nswanctl\n")
+    both.script("vpn1", openvpn.query_status().command, "now 1700000000\nend\n")
+    report = CHECK.report(CHECK.read(both.run_query))
+    assert report.findings[-1].startswith("OpenVPN is installed and has no status file")
+    alone = CHECK.report(CHECK.read(fleet("swanctl\n").run_query))
+    assert not any("OpenVPN" in finding for finding in alone.findings)
+
+
 def test_old_openvpn_status_file_is_a_finding():
     (finding,) = CHECK.report(
         VpnState([OpenVpn("office", 4000, Rows(), is_server=True)], (), ())

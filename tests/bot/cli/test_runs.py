@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Generator
 from dataclasses import replace
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -530,6 +531,9 @@ def test_changed_command_lists_changes_with_their_approvers(cli_service: CliServ
         r"Between 2020-01-01 01:00:00\S* and 2020-01-01 03:00:00\S*:\nNo known changes.\n",
         none.stdout,
     )
+    heading, _, _ = cli_service.type("dora", "changed", "1h").stdout.partition(":\n")
+    until = datetime.fromisoformat(heading.partition(" and ")[2])
+    assert until <= datetime.now(UTC), "no time in the future"
     wrong = cli_service.type("dora", "changed", "soon")
     assert (wrong.exit_code, "is not a time" in wrong.stderr) == (2, True)
     events = cli_service.read_json("dora", "changed", "1 min", "--host", "web1")["events"]
