@@ -125,6 +125,7 @@ class CheckRaid(
             *(what for each in raid_state.controllers for what in _list_controller_findings(each)),
             *(what for each in raid_state.disks for what in _list_disk_findings(each)),
             *raid_state.errors,
+            *_list_unread_controllers(raid_state),
             *([_MISSING] if not rows and not raid_state.errors else ()),
         ]
         parts = filter(None, (_format_array_counts(raid_state), _format_disk_counts(raid_state)))
@@ -155,7 +156,9 @@ def _format_array_counts(raid_state: RaidState) -> str:
     unread = ", those of the kernel were not read" if raid_state.is_unread else ""
     if count:
         return f"has {format_count(count, 'array')}, {state}{unread}"
-    return "has arrays that were not read" if raid_state.is_unread else "has no RAID array"
+    if raid_state.is_unread or _list_disks_of_unread_controllers(raid_state):
+        return "has arrays that were not read"
+    return "has no RAID array"
 
 
 def _format_disk_counts(raid_state: RaidState) -> str:
@@ -166,6 +169,29 @@ def _format_disk_counts(raid_state: RaidState) -> str:
     state = f"{', '.join(failing)} failing" if failing else "none failing"
     skipped = f", {', '.join(unread)} not read" if unread else ""
     return f"{format_count(len(raid_state.disks), 'disk')}, {state}{skipped}"
+
+
+def _list_unread_controllers(raid_state: RaidState) -> Iterator[str]:
+    """Describe controllers that only their disks show: the state of their arrays is unknown."""
+    behind = _list_disks_of_unread_controllers(raid_state)
+    if raid_state.errors:  # they say why
+        return
+    if any(disk.type.startswith("megaraid,") for disk in behind):
+        yield (
+            "the arrays of the RAID controller were not read, only its disks: install perccli or "
+            "storcli, and name it by raid.program in the inventory"
+        )
+    elif behind:
+        kind = behind[0].type.partition(",")[0]
+        yield (
+            f"the arrays of the RAID controller ({kind}) were not read, only its disks: Keyturn "
+            "cannot read them, so check them with the controller's own program"
+        )
+
+
+def _list_disks_of_unread_controllers(raid_state: RaidState) -> Sequence[DiskAddress]:
+    disks = [each.disk for each in raid_state.disks if each.disk.is_behind_controller]
+    return () if raid_state.controllers else disks
 
 
 def _list_controller_findings(controller: Controller) -> Iterator[str]:

@@ -190,8 +190,19 @@ def test_volume_of_a_controller_is_no_unread_disk_if_its_disks_are_read():
         behind=(SMART / "ata.json").read_text(),
     )
     seen = CHECK.report(CHECK.read(fleet.run_query))
-    assert seen.healthy
-    assert seen.summary == "nas1 has no RAID array; 1 disk, none failing"
+    assert seen.summary == "nas1 has arrays that were not read; 1 disk, none failing"
+    (finding,) = seen.findings
+    assert finding.startswith(
+        "the arrays of the RAID controller were not read, only its disks: in"
+    )
+
+
+def test_arrays_of_another_controller_are_not_called_healthy_by_its_disks():
+    disk = smart.DiskHealth(smart.DiskAddress("/dev/sg0", "cciss,0"), "EG0600FBDSR")
+    seen = CHECK.report(RaidState((), {}, {}, disks=[disk]))
+    assert seen.summary == "nas1 has arrays that were not read; 1 disk, none failing"
+    (finding,) = seen.findings
+    assert finding.startswith("the arrays of the RAID controller (cciss) were not read")
 
 
 def test_unread_arrays_do_not_hide_the_disks_and_are_a_finding():
