@@ -21,6 +21,7 @@ _SHOW = ("/call", "show", "nolog", "J")
 SOUND_ARRAYS = frozenset({"Optl"})
 # In an array, a hot spare, unused, or given to the system as it is.
 SOUND_DISKS = frozenset({"Onln", "DHS", "GHS", "UGood", "JBOD", "Cpybck"})
+BROKEN_DISKS = frozenset({"Failed", "UBad", "Offln", "Msng"})
 
 
 @dataclass(frozen=True)

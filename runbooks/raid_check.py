@@ -200,14 +200,21 @@ def _list_controller_findings(controller: Controller) -> Iterator[str]:
             yield f"{part.name} ({part.kind}, {part.size}) is {part.state}"
     for part in controller.disks:
         if part.state not in perc.SOUND_DISKS:
-            advice = "it is rebuilding" if part.state == "Rbld" else "replace it"
-            yield f"{part.name} ({part.kind}, {part.size}) is {part.state}: {advice}"
+            yield f"{part.name} ({part.kind}, {part.size}) is {part.state}: {_advise(part.state)}"
     for part in controller.batteries:
         if part.state not in ("Optimal", "Optl"):
             yield (
                 f"{part.name} ({part.kind}) is {part.state}: the controller may write without its "
                 "cache, which is slow"
             )
+
+
+def _advise(disk_state: str) -> str:
+    if disk_state == "Rbld":
+        return "it is rebuilding"
+    if disk_state in perc.BROKEN_DISKS:
+        return "replace it"
+    return "Keyturn does not know this state, so look it up in the controller's own program"
 
 
 def _list_controller_rows(controller: Controller) -> Iterator[tuple[str, ...]]:

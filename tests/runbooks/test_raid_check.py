@@ -141,6 +141,17 @@ def test_raid_check_includes_raid_controllers_and_smart():
     assert seen.table.rows[-1][4].startswith("unknown (Smartctl open device")
 
 
+def test_disk_in_an_unknown_state_is_a_finding_and_no_disk_to_replace():
+    """perccli2 prints Conf as the state of a disk in an array, and Online as its status."""
+    disk = perc.ControllerPart("c0/e268/s1", "Conf", "KRM6VVUG960G", "893.75 GiB")
+    controller = perc.Controller("c0", "PERC H965i", Rows(), Rows([disk]), Rows())
+    (finding,) = CHECK.report(RaidState((), {}, {}, controllers=[controller])).findings
+    assert finding == (
+        "c0/e268/s1 (KRM6VVUG960G, 893.75 GiB) is Conf: Keyturn does not know this state, so look "
+        "it up in the controller's own program"
+    )
+
+
 def test_raid_check_reports_arrays_when_smart_cannot_be_read():
     fleet = ScriptedFleet(hosts=["nas1"])
     fleet.script("nas1", raid.query_arrays().command, recorded("mdstat-none"))
