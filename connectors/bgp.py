@@ -37,7 +37,8 @@ class BgpPeer:
     state: str
     """Established, or the state in which it tries to be."""
     block: str
-    """Admin if it is shut down, PfxCt if it sent too many prefixes, or OK."""
+    """Admin if it is shut down, PfxCt if it sent too many prefixes, Policy if a filter is missing
+    that FRR requires, or OK."""
     uptime: str
     """Since when it is in or out of Established, such as 01:02:03 or never."""
     received: int

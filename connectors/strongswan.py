@@ -123,7 +123,10 @@ def parse_connections(answer: str) -> Rows[Connection]:
 
 def _make_connection(name: str, section: _Section) -> Connection:
     peer = section.values.get("remote_addrs", "").strip("[]")
-    return Connection(name, peer, [child for child, _ in section.find("children").sections])
+    children = section.find("children").sections
+    # Traffic that passes by the tunnel, or is dropped, has no association.
+    shunts = {child for child, its in children if its.values.get("mode") in {"PASS", "DROP"}}
+    return Connection(name, peer, [child for child, _ in children if child not in shunts])
 
 
 def _list_events(answer: str, command: str) -> Rows[tuple[str, _Section]]:

@@ -28,7 +28,7 @@ TUNNELS = (
 CONNECTIONS = (
     "list-conn event {site-b {local_addrs=[192.0.2.1] remote_addrs=[198.51.100.1] version=IKEv2 "
     "local-1 {class=pre-shared key groups=[]} children {net {mode=TUNNEL local-ts=[10.1.0.0/16] "
-    "remote-ts=[10.2.0.0/16]} dmz {mode=TUNNEL}}}}\n"
+    "remote-ts=[10.2.0.0/16]} dmz {mode=TUNNEL} ssh {mode=PASS} leak {mode=DROP}}}}\n"
     "list-conn event {site-c {local_addrs=[%any] remote_addrs=[198.51.100.2] children {}}}\n"
     "list-conn event {people {local_addrs=[%any] remote_addrs=[%any] children {all {}}}}\n"
     "list-conns reply {}\n"

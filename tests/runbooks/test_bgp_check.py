@@ -35,6 +35,8 @@ def test_bgp_check_reads_a_linux_router_by_vtysh():
         (replace(PEER, state="Idle", uptime="never"), "is Idle since bgpd started"),
         (replace(PEER, state="Idle", block="PfxCt"), "more prefixes than maximum-prefix allows"),
         (replace(PEER, received=0), "established but sends no prefixes"),
+        (replace(PEER, block="Policy"), "is established without a filter in one direction"),
+        (replace(PEER, block="Policy", received=0, sent=7), "it received 0 and sent 7. Set a"),
     ],
 )
 def test_bgp_session_that_is_down_or_sends_no_prefixes_is_a_finding(peer: BgpPeer, finding: str):
