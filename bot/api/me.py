@@ -134,7 +134,6 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
         found = inbox.runs
         decisions = runs.list_decisions_on(tx, [run.id for run in found])
         to_review = break_glass_rules.list_reviewable(tx, caller.policy, caller.id)
-        proposals = pending.list_counter_proposals(tx, caller.id)
         planned = pending.list_own_plans(tx, caller.id)
     return PendingOut(
         runs=[
@@ -153,7 +152,7 @@ def list_pending(parts: Parts, caller: ReadCaller) -> PendingOut:
         ],
         questions=[OpenQuestionOut.from_question(one, parts.base_url) for one in inbox.questions],
         to_review=[schemas.ReviewOut.model_validate(one) for one in to_review],
-        counter_proposals=[OfferedRunOut.from_run(one, parts.base_url) for one in proposals],
+        counter_proposals=[OfferedRunOut.from_run(one, parts.base_url) for one in inbox.proposals],
         planned=[schemas.RunOut.from_run(run, (), parts.base_url) for run in planned],
     )
 

@@ -96,7 +96,8 @@ def get_stamp(tx: Transaction) -> str:
 
 def get_waiting_stamp(tx: Transaction) -> str:
     """Return a value that changes with what waits for anyone, apart from policy and time."""
-    waiting = select(_RUN.id).where(_RUN.state.in_([State.PENDING.value, State.UNKNOWN.value]))
+    states = (State.PENDING, State.COUNTER_PROPOSED, State.UNKNOWN)
+    waiting = select(_RUN.id).where(_RUN.state.in_([state.value for state in states]))
     delegation = tables.delegation.c
     queries = (
         select(func.count(), func.max(_RUN.id), func.sum(_RUN.version)).where(

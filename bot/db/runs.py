@@ -584,6 +584,16 @@ def list_unrequested(tx: Transaction, person: str) -> list[Run]:
     return _read_viewable(tx, tx.sql.execute(query.order_by(_RUN.id)))
 
 
+def list_counter_proposed(tx: Transaction) -> list[Run]:
+    """Return the counter-proposals to anyone's requests, while they are valid."""
+    query = _WITH_REPORT.where(
+        _RUN.state == State.COUNTER_PROPOSED.value,
+        _RUN.parent.is_(None),
+        _RUN.expires_at > tx.now,
+    )
+    return _read_viewable(tx, tx.sql.execute(query.order_by(_RUN.id)))
+
+
 def list_outdated_proposals(tx: Transaction) -> list[int]:
     """Return the open counter-proposals whose original request is no longer pending."""
     original = tables.run.alias("original")

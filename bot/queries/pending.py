@@ -19,7 +19,7 @@ from bot.queries.delegation_rules import (
 from bot.queries.questions import Assignment, Remark, get_answerer, get_discussions
 from bot.queries.signatures import list_unsigned
 
-# Of a person's own plans and of the counter-proposals for them.
+# Of a person's own plans.
 _MAX_RUNS = 100
 
 
@@ -44,6 +44,8 @@ class Inbox:
     """By run, of those that are assigned to the person."""
     questions: Sequence[OpenQuestion]
     """Questions that the person has to answer."""
+    proposals: Sequence["CounterProposal"]
+    """Other values for the person's requests, to accept or withdraw, the newest first."""
 
     @property
     def next_to_sign(self) -> int | None:
@@ -60,7 +62,7 @@ class Inbox:
 
     @property
     def count(self) -> int:
-        return len(self.runs) + len(self.questions)
+        return len(self.runs) + len(self.questions) + len(self.proposals)
 
 
 def read_inbox(tx: Transaction, policy: Policy, person: str) -> Inbox:
@@ -96,7 +98,12 @@ def read_inbox(tx: Transaction, policy: Policy, person: str) -> Inbox:
         if run.id in discussions and discussions[run.id].has_open_question
     ]
     found.sort(key=lambda run: (run.state is not State.UNKNOWN, run.id not in assignments))
-    return Inbox(found, to_sign, assignments, questions)
+    proposals = [
+        get_counter_proposal(tx, run)
+        for run in runs.list_counter_proposed(tx)[::-1]
+        if run.requested_by == person
+    ]
+    return Inbox(found, to_sign, assignments, questions, proposals)
 
 
 def count_waiting(tx: Transaction, policy: Policy, people: Collection[str]) -> Mapping[str, int]:
@@ -108,11 +115,14 @@ def count_waiting(tx: Transaction, policy: Policy, people: Collection[str]) -> M
     pending = runs.list_pending(tx)
     in_force = list_logged_delegations(tx, now=tx.now)
     discussions = get_discussions(tx, {run.id for run in pending})
-    found: dict[str, list[int]] = {person: [] for person in people}
-    for run in _list_unknown(tx):
-        for person in people:
-            if can_resolve(policy, run, person):
-                found[person].append(run.id)
+    unknown, proposed = _list_unknown(tx), runs.list_counter_proposed(tx)
+    found = {
+        person: [
+            *(run.id for run in unknown if can_resolve(policy, run, person)),
+            *(run.id for run in proposed if run.requested_by == person),
+        ]
+        for person in people
+    }
     rulings = {run.id: get_ruling(tx, policy, run) for run in pending}
     voters = _list_voters(tx, policy, pending, rulings)
     unsigned = _list_unsigned(tx, policy, pending, rulings)
@@ -272,22 +282,10 @@ class CounterProposal:
     """The requested and the proposed value, by field; "" for none."""
 
 
-def list_counter_proposals(tx: Transaction, person: str) -> list[CounterProposal]:
-    """Return the counter-proposals that this person can accept."""
-    return [
-        get_counter_proposal(tx, run)
-        for run in _list_newest_unrequested(tx, person)
-        if run.proposal_for is not None and run.state is State.COUNTER_PROPOSED
-    ]
-
-
 def list_own_plans(tx: Transaction, person: str) -> list[Run]:
-    """Return the plans that this person can request."""
-    return [run for run in _list_newest_unrequested(tx, person) if run.state is State.PLANNED]
-
-
-def _list_newest_unrequested(tx: Transaction, person: str) -> list[Run]:
-    return runs.list_unrequested(tx, person)[::-1][:_MAX_RUNS]
+    """Return the plans that this person can request, the newest first."""
+    newest = runs.list_unrequested(tx, person)[::-1]
+    return [run for run in newest if run.state is State.PLANNED][:_MAX_RUNS]
 
 
 def get_counter_proposal(tx: Transaction, run: Run) -> CounterProposal:

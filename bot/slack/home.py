@@ -65,6 +65,8 @@ class HomeContent:
     """The person's pending requests with a question that is not answered."""
     to_sign: Sequence[SlackRunView]
     """The person's pending requests whose plan they sign before approvers decide."""
+    to_resolve: Sequence[Run]
+    """Runs with an unknown outcome, of which the person records how they ended."""
     unrequested: Sequence[SlackRunView]
     """The person's plans, and counter-proposals to the person's requests."""
     own_runs: Sequence[Run]
@@ -105,11 +107,13 @@ def render_refusal(refusal: Message) -> View:
 
 
 def _render_unrequested(content: HomeContent) -> list[Block]:
-    """Render what waits for the person: questions, signatures, counter-proposals, own plans."""
-    count = len(content.questions) + len(content.to_sign) + len(content.unrequested)
+    """Render what waits for the person besides approvals: outcomes, questions, own plans, …"""
+    others = len(content.questions) + len(content.to_sign) + len(content.unrequested)
+    count = len(content.to_resolve) + others
     if not count:
         return []
     blocks = [header(f"Waiting for you · {count}")]
+    blocks += [_render_unknown(run, content) for run in content.to_resolve[:_MAX_CARDS]]
     for run_view in content.questions[:_MAX_CARDS]:
         blocks += _render_question(run_view, content)
     for run_view in content.to_sign[:_MAX_CARDS]:
@@ -129,6 +133,12 @@ def _render_unrequested(content: HomeContent) -> list[Block]:
             actions(f"plan-{run.id}", REVIEW_PLAN.build(run), WITHDRAW_PLAN.build(run)),
         ]
     return blocks
+
+
+def _render_unknown(run: Run, content: HomeContent) -> Block:
+    where = "on its page, or in a terminal by" if content.base_url else "in a terminal by"
+    command = code(f"keyturn run resolve {run.id}")
+    return paragraph(*_render_run(run, content), f" – record how it ended {where} ", command)
 
 
 def _render_question(run_view: SlackRunView, content: HomeContent) -> list[Block]:
@@ -303,6 +313,7 @@ class HomeTabs:
             now=tx.now,
             person_names=self._view_builder.get_person_names(),
             base_url=self._view_builder.base_url,
+            to_resolve=[run for run in inbox.runs if run.state is State.UNKNOWN],
             unrequested=[
                 self._view_builder.build_slack_run_view(tx, run.id)
                 for run in runs.list_unrequested(tx, home.person)

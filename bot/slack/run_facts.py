@@ -234,7 +234,7 @@ class SlackRunViewBuilder:
         try:
             return read_inbox(tx, self._policies.get_policy(), person)
         except NoPolicyError:
-            return Inbox((), frozenset(), {}, ())
+            return Inbox((), frozenset(), {}, (), ())
 
     def get_person_names(self) -> Mapping[str, str]:
         """Return the names of all people, by their ids; none without a valid policy."""

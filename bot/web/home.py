@@ -35,7 +35,6 @@ def show_home(visit: Visit, page: PageQuery = 1) -> Response:
         now = tx.now
         inbox = pending.read_inbox(tx, visit.policy, visit.person)
         mine_ids = {run.id for run in inbox.runs}
-        proposals = pending.list_counter_proposals(tx, visit.person)
         failed_filter = search.RunFilter(states=STATE_GROUPS["problems"][1], since=now - _DAY)
         failed = search.find_run_numbers(tx, failed_filter, most=_MAX_RUNS)
         tiles = [
@@ -48,6 +47,7 @@ def show_home(visit: Visit, page: PageQuery = 1) -> Response:
         "home.html",
         mine=inbox.runs[(page - 1) * _MAX_CARDS : page * _MAX_CARDS],
         mine_count=len(inbox.runs),
+        waiting=inbox.count,
         page=page,
         has_next_page=len(inbox.runs) > page * _MAX_CARDS,
         to_sign=inbox.to_sign,
@@ -57,7 +57,7 @@ def show_home(visit: Visit, page: PageQuery = 1) -> Response:
         pending=pending_runs,
         active=[run for run in active if run.id not in mine_ids],
         latest=latest,
-        proposals=proposals,
+        proposals=inbox.proposals,
         failed_count=len(failed),
         tiles=tiles,
         votes=votes,

@@ -12,7 +12,7 @@ from bot.db import runs, tables
 from bot.model.run import RequestOrigin, RequestTerms
 from bot.model.schedule import ScheduleTiming, parse_cron
 from bot.slack import modals
-from connectors.errors import CommandError
+from connectors.errors import CommandError, UnknownOutcomeError
 from tests.bot.authenticator_app import enrol_and_step_up
 from tests.bot.clock import MINUTE
 from tests.bot.features.tables import collect
@@ -332,6 +332,16 @@ class Walk:
         await self.say("toy set lb2 lamp on because SAID", "U0OLGA")
         run = self.find_newest("toy set lb2")
         await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0ADAM")
+
+        def lose(_host: str, _words: str = "") -> None:
+            raise UnknownOutcomeError(SAID)
+
+        # Who owns the host is asked on the Home tab how it ended.
+        fleet.before_send = lose
+        await self.say("toy echo lb1 'SAID lost' because SAID")
+        run = self.find_newest("toy echo lb1")
+        await self.say(f"approve {run.id} {run.short_digest} because SAID", "U0OLGA")
+        await self.homes()
         fleet.before_query = fail
         await self.say("toy say lb1")
         fleet.before_query = fleet.before_send = _nothing

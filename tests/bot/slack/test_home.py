@@ -12,6 +12,7 @@ from bot.model.run import State
 from tests.bot.slack import payloads
 from tests.bot.slack.chat import Chat
 from tests.bot.slack.json_walk import list_texts
+from tests.bot.web.sample_runs import add_sample_runs
 from tests.policies import get_signed_rules
 from tests.toy import SetSwitch
 
@@ -237,3 +238,10 @@ async def test_plan_that_waits_for_a_signature_is_on_the_home_of_who_signs_it(ch
     view = await open_home(chat, "U0OLGA")
     assert "No requests need your approval." in words(view)
     assert "approve" not in buttons(view)
+
+
+async def test_run_with_an_unknown_outcome_is_on_the_home_of_who_resolves_it(chat: Chat):
+    number = add_sample_runs(chat.harness.database)["unknown"]
+    assert f"keyturn run resolve {number}" in words(await open_home(chat, "U0OLGA"))
+    # Stan owns other areas.
+    assert "keyturn run resolve" not in words(await open_home(chat, "U0STAN"))

@@ -558,6 +558,7 @@ def render_all_messages(run_view: SlackRunView) -> list[Message]:
         pending=[run_view],
         questions=[run_view] if run_view.discussion.remarks else [],
         to_sign=[run_view],
+        to_resolve=[run],
         unrequested=[run_view],
         own_runs=[run],
         running=[run],

@@ -64,6 +64,12 @@ def test_counts_of_all_people_are_those_of_each_inbox(harness: Harness) -> None:
     asked = harness.request(SetSwitch(host="lb1", name="lamp", value="on"))
     harness.service.ask_question(asked.id, person="olga", text="Why this lamp?")
     other = harness.request(SetSwitch(host="lb2", name="lamp", value="on"))
+    edited = harness.request(SetSwitch(host="lb1", name="fan", value="on"))
+    harness.service.propose_values(
+        edited.id, person="olga", changed_values={"value": "dim"}, reason="too loud"
+    )
+    harness.run_queued_work()
+    before = count_inboxes(harness)["dora"]
     with harness.database.reading() as tx:
         end = tx.now + 3600 * 1_000_000
     harness.service.delegations.create_delegation(
@@ -71,6 +77,8 @@ def test_counts_of_all_people_are_those_of_each_inbox(harness: Harness) -> None:
     )
     assert count_waiting(harness) == count_inboxes(harness)
     assert count_inboxes(harness)["olga"] > 2
+    harness.service.withdraw_run(edited.id + 1, person="dora")
+    assert count_inboxes(harness)["dora"] == before - 1
     harness.approve(other)
     assert count_waiting(harness) == count_inboxes(harness)
 

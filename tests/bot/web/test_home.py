@@ -1,5 +1,7 @@
 """The home page."""
 
+from bot.db import run_progress
+from bot.queries import pending
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
 from tests.toy import SetSwitch
@@ -15,3 +17,14 @@ def test_home_page_shows_a_counter_proposal_with_old_and_new_values(site: Site) 
     assert "value: on → dim" in page.text
     assert f"/runs/{proposal.id}/accept" in page.forms
     assert f"/runs/{proposal.id}/accept" not in Page(site.browser("adam").get("/").text).forms
+    # The tab of the browser counts the same.
+    policy = site.harness.policies.get_policy()
+    with site.database.reading() as tx:
+        waiting = pending.count_waiting(tx, policy, ["dora", "adam"])
+        before = run_progress.get_waiting_stamp(tx)
+    assert waiting == {"dora": 1, "adam": 1}
+    assert "1 needs your action" in page.text
+    site.harness.service.withdraw_run(proposal.id, person="dora")
+    with site.database.reading() as tx:
+        assert pending.count_waiting(tx, policy, ["dora"]) == {"dora": 0}
+        assert run_progress.get_waiting_stamp(tx) != before
