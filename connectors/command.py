@@ -547,5 +547,5 @@ def find_failure(
     return CommandError(f"{meaning} (output: {output})" if meaning else f"output: {output}")
 
 
-def _format_last_lines(text: str, *, most: int = 3) -> str:
-    return " / ".join(line.strip() for line in text.splitlines()[-most:])[:400]
+def _format_last_lines(text: str) -> str:
+    return " / ".join(line.strip() for line in text.splitlines()[-3:])[:400]

@@ -36,8 +36,6 @@ _HINTS = (
 
 # With a lower limit a host soon refuses all connections; no table needs more than the maximum.
 MIN_CONNECTIONS, MAX_CONNECTIONS = 4096, 16_777_216
-# Memory for one connection with its place in the hash table, rounded up.
-ENTRY_BYTES = 400
 
 # It sorts behind what distributions install; sysctl.d(5) has the order.
 BOOT_FILE = "/etc/sysctl.d/99-keyturn-conntrack.conf"

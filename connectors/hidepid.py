@@ -64,12 +64,6 @@ def parse_hidepid(options: str) -> int:
     return number
 
 
-def replace_hidepid(options: str, value: int) -> str:
-    """Return mount options with this value of hidepid instead of the old one."""
-    rest = [each for each in options.split(",") if not each.startswith("hidepid=")]
-    return ",".join([*rest, *([f"hidepid={value}"] if value else [])]) or "defaults"
-
-
 def query_current() -> Query[tuple[int, int | None]]:
     """Query the value in force, and the group that it does not apply to."""
     shell = Shell(("findmnt", "-J", "-o", "TARGET,FSTYPE,OPTIONS", "--mountpoint", "/proc"))

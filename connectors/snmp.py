@@ -81,7 +81,6 @@ _LOGIN_ERRORS = (
     errind.DecryptionError,
     errind.UnsupportedSecurityLevel,
 )
-_NO_VALUES = ("NoSuchObject", "NoSuchInstance", "EndOfMibView")
 
 
 def run_command(host: Host, keys: Path, command: RemoteCommand, hooks: RunHooks) -> Answer:

@@ -22,8 +22,6 @@ _DELETE = delete(tables.live_output).where(
 # How many lines and characters of one step are kept.
 MOST_LINES = 100
 MOST_CHARACTERS = 8 * 1024
-# How much later than newer lines older ones may be committed, in microseconds.
-_SLACK = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -77,16 +75,11 @@ def store_lines(tx: Transaction, lines: Sequence[NewestLines]) -> None:
     )
 
 
-def get_live_output(tx: Transaction, number: int, *, since: int = 0) -> list[LiveOutput]:
-    """Return the live output of a run and its child runs.
-
-    since: only newer output, in microseconds; slightly older output may be returned again.
-    """
+def get_live_output(tx: Transaction, number: int) -> list[LiveOutput]:
+    """Return the live output of a run and its child runs."""
     runs = tables.run.c
     query = select(tables.live_output, runs.host).join(tables.run, runs.id == _COLUMN.run)
-    query = query.where(
-        or_(runs.id == number, runs.parent == number), _COLUMN.received_at > since - _SLACK
-    )
+    query = query.where(or_(runs.id == number, runs.parent == number))
     return [
         LiveOutput(
             row.run,

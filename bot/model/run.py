@@ -70,7 +70,6 @@ _PHRASES = {
 NEEDS_ATTENTION = "needs attention"
 # All statuses in lists and filters.
 RUN_STATUSES: Sequence[str] = (*State, NEEDS_ATTENTION)
-STATUS_WIDTH = max(map(len, RUN_STATUSES))
 
 
 # Separates the areas of a check on several; names of areas cannot contain it.

@@ -133,12 +133,10 @@ def build_signed_blob(message: bytes, *, namespace: str, algorithm: str = "sha51
     )
 
 
-def encode_signature(
-    key: PublicKey, signature: bytes, *, namespace: str, algorithm: str = "sha512"
-) -> str:
+def encode_signature(key: PublicKey, signature: bytes, *, namespace: str) -> str:
     """Return a signature as ssh-keygen writes it into a file."""
     head = _MAGIC + struct.pack(">I", 1)
-    strings = (key.blob, namespace.encode(), b"", algorithm.encode(), signature)
+    strings = (key.blob, namespace.encode(), b"", b"sha512", signature)
     text = base64.b64encode(head + b"".join(map(encode_string, strings))).decode()
     lines = [text[start : start + 70] for start in range(0, len(text), 70)]
     return "\n".join([_BEGIN, *lines, _END, ""])

@@ -3,7 +3,7 @@
 import shlex
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bot.db import search
@@ -78,19 +78,14 @@ class HelpScreen:
 class HelpScreens:
     """Reads and renders the first screen, at most once in some seconds for each person."""
 
-    def __init__(
-        self,
-        database: Database,
-        requestable: RequestableRunbooks,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._database, self._requestable, self._clock = database, requestable, clock
+    def __init__(self, database: Database, requestable: RequestableRunbooks) -> None:
+        self._database, self._requestable = database, requestable
         self._cache: dict[tuple[str, bool], tuple[Policy, float, Message]] = {}
 
     def render(self, policy: Policy, person: str, *, is_welcome: bool = False) -> Message:
         """Render the first screen of a person. is_welcome: it is their first contact."""
         known = self._cache.get((person, is_welcome))
-        if known and known[0] is policy and self._clock() < known[1]:
+        if known and known[0] is policy and time.monotonic() < known[1]:
             return known[2]
         with self._database.reading(policy.get_view_rights(person)) as tx:
             wanted = search.RunFilter(person=person)
@@ -99,7 +94,7 @@ class HelpScreens:
         message = render_help_screen(HelpScreen(requestable, recent), is_welcome=is_welcome)
         if len(self._cache) >= _MAX_CACHED:
             self._cache.clear()
-        self._cache[person, is_welcome] = policy, self._clock() + _CACHE_SECONDS, message
+        self._cache[person, is_welcome] = policy, time.monotonic() + _CACHE_SECONDS, message
         return message
 
 

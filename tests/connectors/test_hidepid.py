@@ -37,20 +37,6 @@ def test_hidepid_in_fstab_is_parsed():
     assert hidepid.parse_fstab("") is None
 
 
-@pytest.mark.parametrize(
-    ("options", "value", "changed"),
-    [
-        ("defaults", 2, "defaults,hidepid=2"),
-        ("defaults,hidepid=1,gid=5", 2, "defaults,gid=5,hidepid=2"),
-        ("hidepid=invisible", 1, "hidepid=1"),
-        ("hidepid=2", 0, "defaults"),
-        ("rw,hidepid=2", 0, "rw"),
-    ],
-)
-def test_hidepid_is_replaced_and_other_mount_options_stay(options: str, value: int, changed: str):
-    assert hidepid.replace_hidepid(options, value) == changed
-
-
 @pytest.mark.parametrize("answer", ["", "{}", recorded("findmnt-lvm")])
 def test_mount_that_is_not_proc_is_a_parse_error(answer: str):
     with pytest.raises(ParseError):

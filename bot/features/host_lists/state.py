@@ -111,9 +111,9 @@ def needs_factor(tx: Transaction, policy: Policy, person: str) -> bool:
     return policy.can_require_second_factor or has_any_valid_factor(tx, policy, person)
 
 
-def read_lists(tx: Transaction, *, since: int | None = None) -> Sequence[HostList]:
-    """Return the lists of the last 30 days, or since a time, the newest first."""
-    vouched = _read_entries(tx, tx.now - _SHOWN if since is None else since)
+def read_lists(tx: Transaction) -> Sequence[HostList]:
+    """Return the lists of the last 30 days, the newest first."""
+    vouched = _read_entries(tx)
     about: dict[int, list[Entry]] = {}
     for entry in vouched:
         if isinstance(number := entry.event.get_fact("list"), int):
@@ -130,7 +130,7 @@ def list_unreadable(tx: Transaction) -> Sequence[int]:
     """Return the numbers of the entries of these days that are damaged, or not of their digest."""
     return [
         entry.seq
-        for entry in _read_entries(tx, tx.now - _SHOWN)
+        for entry in _read_entries(tx)
         if entry.is_damaged
         or (
             isinstance(entry.event, events.HostListProposed) and _read_changes(entry.event) is None
@@ -138,7 +138,8 @@ def list_unreadable(tx: Transaction) -> Sequence[int]:
     ]
 
 
-def _read_entries(tx: Transaction, since: int) -> Sequence[Entry]:
+def _read_entries(tx: Transaction) -> Sequence[Entry]:
+    since = tx.now - _SHOWN
     entries = [
         entry for kind in _KINDS for entry in change_log.list_entries_since(tx, kind.kind, since)
     ]

@@ -111,20 +111,19 @@ class Pages:
         root: bool = False,
         problems: Sequence[str] = (),
         condition: str = "",
-        note: str = "",
     ) -> None:
         """Carry lines of a shell over: as what they mean, or blind.
 
         problems: what a person has to change in them first. condition: under which the tool ran
-        them, which the draft asks for. note: what else there is to know.
+        them, which the draft asks for.
         """
         meanings: list[Meaning] | None = None
-        notes = [note]
+        notes: list[str] = []
         try:
             if "\n" not in code.strip() and not problems:
                 meanings = shell_lines.understand_line(code.strip())
             if meanings is not None:
-                self._carry_meanings(origin, meanings, note, condition)
+                self._carry_meanings(origin, meanings, condition)
                 return
         except Unclear as unclear:
             notes.append(str(unclear))
@@ -144,11 +143,9 @@ class Pages:
         except Unclear as unclear:
             self.ask(origin, str(unclear), f"the lines at {origin.file.name}:{origin.line}")
             return
-        self.add_outcome(Kind.BLIND, origin, "; ".join(filter(None, [*notes, *problems])))
+        self.add_outcome(Kind.BLIND, origin, "; ".join([*notes, *problems]))
 
-    def _carry_meanings(
-        self, origin: Origin, meanings: Sequence[Meaning], note: str, condition: str
-    ) -> None:
+    def _carry_meanings(self, origin: Origin, meanings: Sequence[Meaning], condition: str) -> None:
         for one in meanings:
             carry = one.carry
             if one.reads:
@@ -167,7 +164,7 @@ class Pages:
         if len(reasons) == len(meanings):
             self.leave_out(origin, reasons[0])
         else:
-            self.add_outcome(Kind.TYPED, origin, note)
+            self.add_outcome(Kind.TYPED, origin)
 
     def _carry_reading(self, origin: Origin, words: Sequence[str]) -> None:
         def add(draft: Draft) -> None:
