@@ -91,7 +91,8 @@ class TableEntry:
     use_count: int
     """Connections that use the entry now. HAProxy does not remove it while there are any."""
     expires_ms: int
-    """Milliseconds until it expires, which new traffic may extend; 0 means never."""
+    """Milliseconds until it expires, which new traffic may extend; 0 means never, or as soon as no
+    connection uses it."""
     shard: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict[str, int])
     """Counters by printed name; those of arrays are gpc0, gpc1 … and gpt0, gpt1 …"""
@@ -104,7 +105,9 @@ class TableEntry:
     def expiry(self) -> str:
         """How long it lasts, as text after a verb: `for 9 min 39 s more`."""
         if not self.expires_ms:
-            return "until someone clears it"
+            # HAProxy prints 0 too of an entry that has expired and is still in use.
+            used = "at least while connections use it"
+            return used if self.use_count else "until someone clears it"
         return f"for {format_duration(-(-self.expires_ms // 1000))} more"
 
     def get_amount(self, name: str) -> int | None:

@@ -27,7 +27,8 @@ _VERSION = 0
 
 class _Vdev(BaseModel):
     name: str
-    state: str = "ONLINE"
+    # OpenZFS 2.3 prints none of a dRAID group.
+    state: str = "UNKNOWN"
     read_errors: int = 0
     write_errors: int = 0
     checksum_errors: int = 0

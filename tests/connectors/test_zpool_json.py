@@ -225,6 +225,17 @@ def test_zpool_status_and_action_texts_are_put_on_one_line():
     assert (pool.status, pool.action) == ("One or more.", "Wait.")
 
 
+def test_group_without_a_state_in_json_is_no_finding_and_a_disk_without_one_is():
+    """OpenZFS 2.3 leaves out vdev_type and state of dRAID groups."""
+    disks = {name: disk(name) for name in ("/dev/sda1", "/dev/sdb1")}
+    group = {"name": "draid1:1d:2c:0s-0", "read_errors": 0, "vdevs": disks}
+    root = disk("tank", vdev_type="root") | {"vdevs": {"draid1:1d:2c:0s-0": group}}
+    assert pool_of(document(vdevs={"tank": root})).findings == []
+    del disks["/dev/sdb1"]["state"]
+    (finding,) = pool_of(document(vdevs={"tank": root})).findings
+    assert finding == "tank is ONLINE: /dev/sdb1 is UNKNOWN"
+
+
 def test_zpool_status_json_without_pools_is_parsed_as_empty():
     understood = parse_document(json.dumps(document() | {"pools": {}}))
     assert understood is not None
