@@ -199,7 +199,7 @@ def test_expiry_of_a_haproxy_entry_is_formatted(milliseconds: int, words: str):
 
 
 def test_expired_haproxy_entry_that_is_in_use_is_not_said_to_stay():
-    """In a table with `expire 10m`: HAProxy prints `use=22 exp=0` once the ten minutes are over."""
+    """In a table with `expire 10m`, HAProxy prints `use=22 exp=0` once ten minutes are over."""
     entry = TableEntry("203.0.113.9", 22, 0)
     assert entry.expiry == "at least while connections use it"
 
