@@ -145,8 +145,10 @@ _SUBJECTS = {"ssh": "SSH"}
 def show_health(visit: Visit) -> Response:
     """Show the result of every check, errors first."""
     if not can_view_health(visit):
+        able = visit.policy.list_people_allowed("stop", except_person="")
+        who = f"ask one of them: {', '.join(able)}" if able else "the policy names none"
         raise HTTPException(
-            403, "The health page is for people who are allowed to stop everything."
+            403, f"The health page is for people who are allowed to stop everything: {who}."
         )
     order = ("error", "warning", "ok")
     results = sorted(_list_check_results(visit), key=lambda one: order.index(one.level))

@@ -102,6 +102,27 @@ def test_missing_security_key_is_reported_on_the_step_up_page(
     page.context.close()
 
 
+_IS_ON_TOP = """field => {
+    const box = field.getBoundingClientRect();
+    const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    return top === field;
+}"""
+
+
+def test_no_bar_covers_the_reason_for_break_glass(browser: Browser, server: Server) -> None:
+    visit = open_window(browser, server)
+    page = visit.page
+    visit.sign_in("adam")
+    run = server.harness.request(SetSwitch(host="web1", name="lamp", value="on"), person="adam")
+    visit.open(f"/runs/{run.id}")
+    page.set_viewport_size({"width": 1440, "height": 480})
+    page.get_by_text("Break-glass: emergency access").click()
+    reason = page.get_by_label("Reason (at least 20 characters)")
+    reason.focus()
+    assert reason.evaluate(_IS_ON_TOP)
+    page.context.close()
+
+
 def test_break_glass_is_used_with_a_security_key(browser: Browser, server: Server) -> None:
     visit = open_window(browser, server)
     page, harness = visit.page, server.harness

@@ -23,7 +23,9 @@ def test_health_page_shows_check_results_to_those_who_may_stop_everything(site: 
 
 
 def test_health_page_is_refused_to_other_people(site: Site):
-    assert site.browser("dora").get("/health").status_code == 403
+    refused = site.browser("dora").get("/health")
+    assert refused.status_code == 403
+    assert "ask one of them: Olga Owner, Adam Admin, Stan Storage." in Page(refused.text).text
     assert "/health" not in Page(site.browser("dora").get("/policy").text).links
 
 
