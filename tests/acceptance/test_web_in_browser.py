@@ -38,6 +38,29 @@ def request_both_lamps(server: Server) -> Run:
     return server.harness.request(SetAll(host="lb1", value="on"), reason="the cellar is dark")
 
 
+# Whether what has the focus is what is seen there: WCAG 2.2, 2.4.11.
+_IS_FOCUS_SEEN = """() => {
+    const focus = document.activeElement, box = focus.getBoundingClientRect();
+    const top = document.elementFromPoint(box.x + box.width / 2, box.y + box.height / 2);
+    return top !== null && (focus.contains(top) || top.contains(focus));
+}"""
+
+
+def test_bar_of_a_run_covers_nothing_that_gets_the_focus(visit: Visit) -> None:
+    run = request_both_lamps(visit.server)
+    page = visit.page
+    visit.sign_in("olga")
+    page.set_viewport_size({"width": 1440, "height": 480})
+    visit.open(f"/runs/{run.id}")
+    visit.press("Tab")
+    seen: list[str] = []
+    while "Copy: undo of step 2" not in seen and len(seen) < 80:
+        page.keyboard.press("Tab")
+        page.wait_for_function(_IS_FOCUS_SEEN)  # the page may still scroll to it
+        seen.append(page.evaluate("document.activeElement.getAttribute('aria-label') || ''"))
+    assert "Copy: undo of step 2" in seen
+
+
 def test_pending_run_is_opened_and_approved_in_the_browser(visit: Visit) -> None:
     run = request_both_lamps(visit.server)
     page = visit.page
