@@ -411,7 +411,7 @@ def carry_account(
     words = [draft.word(each) for each in options]
     add = run_as_root(f"/usr/sbin/{what}add", *words, draft.word(name))
     delete = run_as_root(f"/usr/sbin/{what}del", *([] if present else words), draft.word(name))
-    draft.claim(f"the {what} {name}", "there" if present else "gone")
+    draft.claim_once(f"the {what} {name}", "there" if present else "gone")
     draft.add_step(
         origin,
         {

@@ -247,6 +247,15 @@ class Draft:
         """Say to what the next step sets a thing."""
         self.claims.append((thing, wanted, len(self.steps)))
 
+    def claim_once(self, thing: str, wanted: str) -> None:
+        """As `claim`, of what would be done again by a second step, as both read the same.
+
+        Raises Unclear if a step so far does it.
+        """
+        if any((one, other) == (thing, wanted) for one, other, _ in self.claims):
+            raise Unclear(f"a step before it does the same: {show_marks(thing)[:120]}")
+        self.claim(thing, wanted)
+
     def makes_file(self, path: str) -> bool:
         """Return whether a step so far makes a file if there is none."""
         return any((thing, wanted) == (path, "a file") for thing, wanted, _ in self.claims)

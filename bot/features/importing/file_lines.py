@@ -45,7 +45,11 @@ def carry_line(
         carry_file(draft, origin, path, {})
     name = draft.add_reading(f"lines_{path}", _read_lines(path, may_miss=create or not present))
     draft.claim(f"the content of {path}", "other lines")
-    draft.claim(f"the line {line[:80]} of {path}", "there" if present else "gone")
+    whole = f"the line {line} of {path}"
+    if present:
+        draft.claim_once(whole, "there")
+    else:
+        draft.claim(whole, "gone")
     plain = draft.expression(line)
     if not present:
         _carry_no_line(draft, origin, path, name, pattern or f"^{escape(line)}$")

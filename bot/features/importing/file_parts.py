@@ -56,7 +56,7 @@ def carry_block(
     end = f"/^{delimit(escape(last))}$/r /dev/stdin"
     draft.claim(f"the content of {path}", "other lines")
     digest = hashlib.sha256(text.encode()).hexdigest()[:12]
-    draft.claim(f"the block of {path} after {first}", f"one with the SHA-256 {digest}")
+    draft.claim_once(f"the block of {path} after {first}", f"one with the SHA-256 {digest}")
     if not create:
         draft.refuse.append({"when": f'{is_there} == ""', "because": f"{shown} is missing"})
     _add_part(draft, origin, path, text, (f'{marks} == ""', is_there), pair, is_made=create)
@@ -92,7 +92,7 @@ def carry_job(
     found = _read_part(draft, path, lines[0], 1)
     marker = f"/^{delimit(escape(lines[0]))}$/"
     pair, text = f"{marker},+1d", f"{lines[0]}\n{job}\n"
-    draft.claim(f"the job {name} of {path}", job if present else "none")
+    draft.claim_once(f"the job {name} of {path}", job if present else "none")
     if not present:
         draft.add_step(
             origin,
@@ -149,7 +149,7 @@ def carry_source(draft: Draft, origin: Origin, path: str, source: str) -> None:
     where = ["/etc/apt/sources.list", "/etc/apt/sources.list.d"]
     run = [_GREP, "-rhFx", "--include=*.list", "-e", source, "--", *where]
     found = draft.add_reading(f"source_{path}", _make_reading(run))
-    draft.claim(f"the source {source[:80]}", "there")
+    draft.claim_once(f"the source {source}", "there")
     write = {**run_as_root(_TEE, "--", path), "stdin": draft.input(f"{source}\n")}
     create = {"do": write, "undo": run_as_root("/usr/bin/rm", "-f", "--", path)}
     line = f"/^{delimit(escape(source))}$/d"

@@ -29,7 +29,12 @@ class System:
 
     def guard(self, draft: Draft, used: set[str]) -> None:
         """Refuse hosts that have other facts than those that were used."""
-        if not used:
+        if "architecture" in used:
+            wanted = self.facts["architecture"]
+            name = draft.add_reading("machine", {"run": ["uname", "-m"], "as": "text"})
+            because = f"this was made for hosts with {wanted}, and it has {{{name}}}"
+            draft.refuse.append({"when": f'{name} != "{wanted}"', "because": because})
+        if not used - {"architecture"}:
             return
         lines = [("ID", self.id), *([("VERSION_ID", self.version)] if used & _OF_VERSION else [])]
         reading = {"file": "/etc/os-release", "as": "lines", "pattern": "(?P<line>.*)"}
@@ -54,6 +59,7 @@ def _make(system: str, version: str, family: str, name: str, manager: str, **mor
     facts = {"os_family": family, "distribution": name, "pkg_mgr": manager, "system": "Linux"}
     major = version.partition(".")[0]
     facts |= {"distribution_major_version": major, "service_mgr": "systemd", **more}
+    facts["architecture"] = "x86_64"
     return System(system, version, facts)
 
 

@@ -68,8 +68,17 @@ _OF_JINJA = frozenset(
         "wordcount",
     }
 )
+_COMMENTS = {
+    "plain": ("", "# ", ""),
+    "erlang": ("", "% ", ""),
+    "c": ("", "// ", ""),
+    "cblock": ("/*", " * ", " */"),
+    "xml": ("<!--", " - ", "-->"),
+}
 _METHODS = frozenset(
     {
+        "join",
+        "find",
         "split",
         "startswith",
         "endswith",
@@ -573,11 +582,15 @@ def _combine(first: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, 
     return joined
 
 
-def _comment(value: Any, style: str = "plain") -> str:
-    text = _as_text(value)
-    sign = {"plain": "#", "erlang": "%", "c": "//"}[style]
-    lines = "\n".join(f"{sign} {one}" for one in text.split("\n"))
-    return f"{sign}\n{lines}\n{sign}"
+def _comment(value: Any, style: str = "plain", decoration: str = "") -> str:
+    """Return a text as a comment, as lib/ansible/plugins/filter/core.py makes it."""
+    begin, sign, end = _COMMENTS[style]
+    sign = decoration or sign
+    lines = [f"{sign}{one}" if one else sign.rstrip() for one in _as_text(value).split("\n")]
+    # Ansible leaves the last line as it is.
+    lines[-1] = lines[-1] if lines[-1] != sign.rstrip() else sign
+    edge = sign.rstrip()
+    return "\n".join([*([begin] if begin else []), edge, *lines, edge, *([end] if end else [])])
 
 
 def _choose(value: Any, yes: Any, no: Any) -> Any:

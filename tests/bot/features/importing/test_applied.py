@@ -317,6 +317,27 @@ def test_jobs_of_one_new_file_follow_each_other(tmp_path: Path):
     assert (tmp_path / "new").read_text() == "".join(lines)
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        "lineinfile: {path: /srv/a, line: x}",
+        "blockinfile: {path: /srv/a, block: x}",
+        "cron: {name: a, cron_file: a, user: root, job: /bin/a}",
+        "apt_repository: {repo: 'deb https://x/y bookworm main'}",
+        "user: {name: ann}",
+        "group: {name: ops}",
+    ],
+)
+def test_what_is_to_be_there_once_is_not_added_twice(tmp_path: Path, task: str):
+    """Both steps of a page read the same, so the second one would add it again."""
+    file = tmp_path / "tasks.yml"
+    file.write_text(f"- {task}\n- {task}\n")
+    (job,) = import_ansible(file, set())
+    kinds = [str(one.kind) for one in job.outcomes if not one.is_setting]
+    assert kinds == ["carried over", "left out"]
+    assert "a step before it does the same" in job.outcomes[-1].note
+
+
 def test_blocks_between_the_same_markers_are_asked_about(tmp_path: Path):
     file = tmp_path / "tasks.yml"
     file.write_text("- blockinfile: {path: /etc/a, block: 'x {{ item }}'}\n  loop: [1, 2]\n")

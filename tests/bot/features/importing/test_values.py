@@ -255,3 +255,14 @@ def test_condition_of_a_path_is_asked_for_on_the_next_page(tmp_path: Path):
     job = write_role(tmp_path, {**LOOKS, "tasks/main.yml": text})
     assert len(job.drafts) == 2
     assert "Ansible asked not found.stat.exists" in job.drafts[1].render()
+
+
+def test_template_for_an_architecture_refuses_hosts_of_another_one(tmp_path: Path):
+    files = {
+        "tasks/main.yml": "- template: {src: a.j2, dest: /srv/a}\n",
+        "templates/a.j2": "{% if ansible_architecture == 'x86_64' %}\narch=b64\n{% endif %}\n",
+    }
+    page = show(write_role(tmp_path, files))
+    assert "stdin: | arch=b64" in page
+    assert '- when: machine != "x86_64"' in page
+    assert "os_release" not in page

@@ -1,0 +1,129 @@
+"""What a draft does to files is what Ansible itself does with the same task."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from runbooks import Refused
+from tests.bot.features.importing.test_applied import apply, load, make_plan, snapshot
+
+CONF = "first = 1\n\n# a comment\nlast = 2\nlast = 3\nMatch a\nend\n"
+TASKS = {
+    "a line at the end": "lineinfile: {path: DIR/conf, line: 'x = \\1 & /'}",
+    "a line after another": "lineinfile: {path: DIR/conf, line: x, insertafter: '^#'}",
+    "a line before another": "lineinfile: {path: DIR/conf, line: x, insertbefore: '^first'}",
+    "a line after the last one": "lineinfile: {path: DIR/conf, line: x, insertafter: '^end$'}",
+    "a line after none": "lineinfile: {path: DIR/conf, line: x, insertafter: '^none'}",
+    "a line before none": "lineinfile: {path: DIR/conf, line: x, insertbefore: '^none'}",
+    "a first line": "lineinfile: {path: DIR/conf, line: x, insertbefore: BOF}",
+    "a line that is there": "lineinfile: {path: DIR/conf, line: end, insertafter: '^first'}",
+    "a line that is there, by a pattern": (
+        "lineinfile: {path: DIR/conf, regexp: '^none', line: end, insertafter: '^first'}"
+    ),
+    "a line in place of another": (
+        "lineinfile: {path: DIR/conf, regexp: '^first', line: x, insertafter: '^end'}"
+    ),
+    "a line of a new file": (
+        "lineinfile: {path: DIR/new, line: x, create: yes, insertafter: '^a', mode: '0600'}"
+    ),
+    "a line of an empty file": (
+        "lineinfile: {path: DIR/empty, line: x, create: yes, insertbefore: BOF}"
+    ),
+    "two lines after one": (
+        "lineinfile: {path: DIR/conf, line: '{{ item }}', insertafter: '^first'}\n  loop: [x, y]"
+    ),
+    "a text": "replace: {path: DIR/conf, regexp: 'last', replace: 'x/& y'}",
+    "a text of several": "replace: {path: DIR/conf, regexp: ' = [0-9]+$', replace: ''}",
+    "a text with what was": "replace: {path: DIR/conf, regexp: '^(last =) 2', replace: '\\1 9'}",
+    "whole lines": "replace: {path: DIR/conf, regexp: '^#? ?a .*$', replace: '#'}",
+    "a text that is not there": "replace: {path: DIR/conf, regexp: 'none', replace: x}",
+    "a copy": "copy: {src: DIR/conf, dest: DIR/new, remote_src: yes}",
+    "a copy with a mode": "copy: {src: DIR/conf, dest: DIR/other, remote_src: yes, mode: '0600'}",
+    "a file that is kept": "copy: {content: x, dest: DIR/conf, force: no}",
+    "a new file that would be kept": "copy: {content: x, dest: DIR/new, force: no}",
+    "a file that is touched": (
+        "file: {path: DIR/new, state: touch, mode: '0640', access_time: preserve, "
+        "modification_time: preserve}"
+    ),
+    "a path with two slashes": "file: {path: DIR//new, state: directory}",
+    "comments": (
+        "copy:\n    dest: DIR/new\n    content: \"{{ text | comment }}{{ text | comment('xml') }}"
+        "{{ text | comment('cblock') }}{{ text | comment(decoration='; ') }}\"\n"
+        '  vars: {text: "a\\n\\nb"}'
+    ),
+    "conditions": (
+        "copy: {dest: DIR/new, content: '{{ item }}'}\n"
+        "  loop: ['1.9', '1.10', '1.10.1']\n"
+        "  when: item is version('1.10', '>=') and item is not search('1$') and item is match('1')"
+    ),
+    "joined values": (
+        "copy: {dest: DIR/new, content: \"{{ ','.join(all) }}{{ 'abc'.find('c') }}\"}\n"
+        "  vars: {all: [a, b]}"
+    ),
+}
+# Which line, or whether, is nothing that a step could know.
+REFUSED = {
+    "a line after one of several": "lineinfile: {path: DIR/conf, line: x, insertafter: '^last'}",
+    "a copy of no file": "copy: {src: DIR/none, dest: DIR/new, remote_src: yes}",
+}
+
+
+def prepare(place: Path) -> None:
+    place.mkdir()
+    (place / "conf").write_text(CONF)
+    (place / "other").write_text("other\n")
+    (place / "other").chmod(0o640)
+    (place / "empty").touch()
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, object]]:
+    """Have Ansible do each task in a directory of its own; return what is there then."""
+    base = tmp_path_factory.mktemp("ansible")
+    tasks = list[str]()
+    for number, task in enumerate(TASKS.values()):
+        prepare(base / f"d{number}")
+        text = "\n".join(f"    {line}" for line in task.split("\n"))
+        tasks.append(f"    - {text[4:]}\n".replace("DIR", f"{base}/d{number}"))
+    play = base / "site.yml"
+    play.write_text("- hosts: all\n  gather_facts: no\n  tasks:\n" + "".join(tasks))
+    words = [
+        "-i",
+        "localhost,",
+        "-c",
+        "local",
+        "-e",
+        f"ansible_python_interpreter={sys.executable}",
+    ]
+    program = shutil.which("ansible-playbook", path=str(Path(sys.executable).parent))
+    assert program
+    environment = {"HOME": str(base), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
+    answer = subprocess.run(
+        [program, *words, play], capture_output=True, text=True, check=False, env=environment
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return {name: snapshot(base / f"d{number}") for number, name in enumerate(TASKS)}
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_draft_does_what_ansible_does(
+    tmp_path: Path, done: Mapping[str, Mapping[str, object]], name: str
+):
+    prepare(tmp_path / "own")
+    task = TASKS[name].replace("DIR", "DIR/own")
+    runbook = load(tmp_path, f"- {task}\n")
+    apply(make_plan(runbook))
+    assert snapshot(tmp_path / "own") == done[name]
+    assert not make_plan(runbook).steps
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_a_step_cannot_know_is_refused(tmp_path: Path, name: str):
+    prepare(tmp_path / "own")
+    task = REFUSED[name].replace("DIR", "DIR/own")
+    with pytest.raises(Refused):
+        make_plan(load(tmp_path, f"- {task}\n"))
