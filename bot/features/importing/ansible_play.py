@@ -20,8 +20,8 @@ KEYWORDS = frozenset(
     notify loop loop_control ignore_errors args vars environment delegate_to run_once
     listen no_log check_mode diff retries delay until async poll any_errors_fatal block rescue
     always local_action action ignore_unreachable throttle collections module_defaults connection
-    remote_user sudo sudo_user
-    """.split()  # noqa: SIM905 - fifty names are easier to read this way
+    remote_user sudo sudo_user delegate_facts timeout debugger become_exe port
+    """.split()  # noqa: SIM905 - so many names are easier to read this way
 )
 
 

@@ -95,6 +95,12 @@ TASKS = [
         "Ansible went on or tried again if it failed; Keyturn stops there",
     ),
     ("file: {path: /etc/cni, state: absent}", OVER, "what is removed is not kept"),
+    # ceph/ceph-ansible, Apache-2.0
+    (
+        "{set_fact: {a: b}, delegate_to: '{{ item }}', delegate_facts: true, with_items: [c]}",
+        OUT,
+        "it only computes values",
+    ),
     ("iptables: {table: filter, chain: INPUT, policy: ACCEPT}", OUT, "iptables has no plain"),
     # konstruktoid/ansible-role-hardening, Apache-2.0
     ("systemd_service: {name: apport, masked: true, enabled: false}", OVER, "Mask apport"),
