@@ -189,6 +189,7 @@ def _make_play(
     play = Play(file, pages, variables, facts, target.values, unknown)
     play.defaults |= variables.defaults
     play.used |= variables.used
+    play.assumed |= variables.assumed
     return play
 
 
@@ -449,6 +450,7 @@ def _import_role(
     }
     play.defaults |= variables.defaults
     play.used |= variables.used
+    play.assumed |= variables.assumed
     inside = replace(play, file=file, variables=variables, around=(*play.around, play.file))
     play.roles.append(inside)
     _import_inside(inside, origin, raw, document)

@@ -21,13 +21,13 @@ from bot.features.importing.sources import (
     read_bytes,
     read_yaml,
 )
-from bot.features.importing.templates import ROLE, Facts, Scope, split_and
+from bot.features.importing.templates import ROLE, Facts, Scope, is_simple, split_and
 
-_ANY, _ANYWHERE, _FILE = "", "/", "."
+_ANY, _ANYWHERE, _FILE, _NAMED_BY = "", "/", ".", "?"
 _FIRST_FOUND = re.compile(
     r"\s*\{\{\s*lookup\(\s*['\"](?:ansible\.builtin\.)?first_found['\"]\s*,\s*(\w+)\s*\)\s*\}\}\s*"
 )
-_NAMED = re.compile(r"\s*\{\{\s*\w+\s*\}\}\s*")
+_NAMED = re.compile(r"\s*\{\{\s*(\w+)\s*\}\}\s*")
 _NOT_SET = re.compile(r"\s*(\w+)\s+is\s+(?:not\s+defined|undefined)\s*")
 # What a task that only reads a file or sets a value may have beside it.
 _PLAIN_KEYS = frozenset({"name", "tags", "when", "with_first_found", "loop", "no_log", "vars"})
@@ -46,6 +46,8 @@ class Variables:
     """Whether there are files of variables that were not read, and may set any."""
     used: frozenset[str] = frozenset()
     """Those that decide which files of variables are read."""
+    assumed: frozenset[str] = frozenset()
+    """Those that name such a file, and that no file sets."""
 
 
 def read_variables(
@@ -81,6 +83,7 @@ def read_variables(
     scope = Scope({**found, **given}, facts)
     sure = _list_sure(tasks, role, scope)
     changed = [one for run in runs for one in _list_assigned(run, role, scope, run in sure)]
+    changed, named = _split_named(changed)
     for name, value in changed:
         if name == _FILE and role:
             found |= _read_all([Path(str(value))], role)
@@ -106,7 +109,20 @@ def read_variables(
         frozenset(assigned - {*given}),
         is_open,
         frozenset(scope.used - {*given}),
+        named,
     )
+
+
+def _split_named(
+    changed: Sequence[tuple[str, object]],
+) -> tuple[list[tuple[str, object]], frozenset[str]]:
+    """Return what tasks set, and the variables that name files of others, and that none sets."""
+    names = {name for name, _ in changed}
+    named = {str(value) for name, value in changed if name == _NAMED_BY}
+    found = [one for one in changed if one[0] != _NAMED_BY]
+    if named & names:
+        found.append((_ANYWHERE, None))
+    return found, frozenset(named - names)
 
 
 def find_role(file: Path) -> Path | None:
@@ -200,7 +216,7 @@ def _list_assigned(
     """Yield the variables that tasks set with their values, None for one that is not known.
 
     A file of the role that is always read is _FILE with its path. _ANY is one that is not known,
-    and _ANYWHERE one from elsewhere.
+    and _ANYWHERE one from elsewhere; _NAMED_BY has the variable that names one.
     """
     for each in as_list(value):
         yield from _list_assigned(each, role, scope, sure)
@@ -271,6 +287,10 @@ def _find_variables(
         if is_mapping(content) and "include_vars" not in as_mapping(content):
             # It may not be read, so only a run knows what is in it.
             yield from dict.fromkeys(map(str, as_mapping(content))).items()
+            return
+        if is_named and is_simple(is_named[1]) and is_named[1] not in scope.known:
+            # Without a file, the task would fail, if it runs at all.
+            yield _NAMED_BY, is_named[1]
             return
     yield (_ANY if is_within else _ANYWHERE), None
 

@@ -48,6 +48,17 @@ def test_file_of_variables_that_is_not_known_may_set_any(tmp_path: Path, value: 
     assert "/srv/web" not in show(write_role(tmp_path, files))
 
 
+def test_file_of_variables_that_only_an_inventory_names_is_asked_about(tmp_path: Path):
+    files = {**SOMETIMES, "defaults/main.yml": "place: /srv\nname: web\nlevel: high\n"}
+    page = show(write_role(tmp_path, files))
+    assert "Create the directory /srv/web" in page
+    assert "Create the directory /srv/high" in page
+    assert "does no inventory or play set own?" in page
+    more = "- command: date\n  register: own\n"
+    again = {**files, "tasks/main.yml": files["tasks/main.yml"] + more}
+    assert "/srv/web" not in show(write_role(tmp_path / "again", again))
+
+
 def test_files_of_a_role_are_found_by_its_path(tmp_path: Path):
     tasks = (
         "- include_tasks: '{{ role_path }}/tasks/more.yml'\n"
