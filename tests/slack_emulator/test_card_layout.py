@@ -151,6 +151,7 @@ def home() -> View:
                     lacks_signed_request=True,
                 )
             ],
+            [states["unknown"].run],
             unrequested,
             over[:3],
             going,
