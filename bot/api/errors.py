@@ -157,6 +157,9 @@ def _build_validation_problem(request: Request, error: RequestValidationError) -
     for one in error.errors():
         place = _format_location(one["loc"])[:100]
         places.setdefault(place, request_form.describe_invalid_value(one))
+        known = _list_body_fields(request)
+        if one["type"] == "extra_forbidden" and one["loc"] == ("body", place) and known:
+            places[place] = f"is an unknown field: use {', '.join(known)}"
     if any(one["type"] == "json_invalid" for one in error.errors()):
         return build_problem(request, 400, "bad-request")
     if any(one["loc"][0] == "path" for one in error.errors()):
@@ -165,6 +168,15 @@ def _build_validation_problem(request: Request, error: RequestValidationError) -
         places["body"] = "must be JSON, sent with Content-Type: application/json"
     detail = "; ".join(f"{where}: {what}" for where, what in list(places.items())[:5])
     return build_problem(request, 422, "invalid-request", detail, problems=places)
+
+
+def _list_body_fields(request: Request) -> Sequence[str]:
+    """Return the fields of the body that the route takes; none where it is no model."""
+    body = getattr(request.scope.get("route"), "body_field", None)
+    model = body.field_info.annotation if body else None
+    if not (isinstance(model, type) and issubclass(model, BaseModel)):
+        return ()
+    return [field.alias or name for name, field in model.model_fields.items()]
 
 
 def _format_location(loc: Sequence[str | int]) -> str:
