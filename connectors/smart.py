@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from connectors.amounts import format_count
 from connectors.command import Hint, Query, Shell
 from connectors.errors import ParseError
 from connectors.rows import Rows, parse_each
@@ -143,7 +144,7 @@ def _list_nvme_problems(document: Mapping[str, Any]) -> Iterator[str]:
     if _get_number(nvme, "critical_warning"):
         yield f"it has the critical warning {_get_number(nvme, 'critical_warning'):#04x}"
     if _get_number(nvme, "media_errors"):
-        yield f"{_get_number(nvme, 'media_errors'):,} errors of its memory"
+        yield f"{format_count(_get_number(nvme, 'media_errors'), 'error')} of its memory"
     if _get_number(nvme, "percentage_used") >= 100:
         yield f"{_get_number(nvme, 'percentage_used')} % of its lifetime is used"
     spare = _get_number(nvme, "available_spare", 100)
@@ -153,13 +154,13 @@ def _list_nvme_problems(document: Mapping[str, Any]) -> Iterator[str]:
 
 def _list_scsi_problems(document: Mapping[str, Any]) -> Iterator[str]:
     if _get_number(document, "scsi_grown_defect_list"):
-        yield f"{_get_number(document, 'scsi_grown_defect_list'):,} defects have grown"
+        yield format_count(_get_number(document, "scsi_grown_defect_list"), "grown defect")
     if pending := _get_number(_get(document, "scsi_pending_defects"), "count"):
-        yield f"{pending:,} unreadable sectors"
+        yield format_count(pending, "unreadable sector")
     for way in _get(document, "scsi_error_counter_log"):
         counts = _get(_get(document, "scsi_error_counter_log"), way)
         if uncorrected := _get_number(counts, "total_uncorrected_errors"):
-            yield f"{uncorrected:,} errors of {way} were not corrected"
+            yield f"{format_count(uncorrected, 'uncorrected error')} of {way}"
 
 
 def _get_number(values: Mapping[str, Any], key: str, default: int = 0) -> int:
@@ -180,7 +181,7 @@ def _list_ata_problems(document: Mapping[str, Any]) -> Iterator[str]:
 def _find_ata_problem(row: Any) -> str:
     number, count = int(row["id"]), _get_raw_count(row["raw"])
     if number in _SECTORS and count:
-        return f"{count:,} {_SECTORS[number]} sectors"
+        return format_count(count, f"{_SECTORS[number]} sector")
     return f"{row['name']} is below its threshold" if row.get("when_failed") == "now" else ""
 
 

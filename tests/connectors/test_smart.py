@@ -49,8 +49,8 @@ def test_healthy_disk_has_no_smart_problems():
         (
             "sas-defects",
             [
-                *("2 defects have grown", "10 unreadable sectors"),
-                "3 errors of read were not corrected",
+                *("2 grown defects", "10 unreadable sectors"),
+                "3 uncorrected errors of read",
             ],
         ),
     ],
@@ -66,8 +66,8 @@ def test_only_the_first_number_of_a_raw_value_counts_sectors():
     (row,) = [row for row in document["ata_smart_attributes"]["table"] if row["id"] == 5]
     row["raw"] = {"value": 2000 << 32, "string": "0 (2000 0)"}
     assert smart.parse_health(json.dumps(document), SDA).state == "healthy"
-    row["raw"] = {"value": 8 + (2000 << 32), "string": "8 (2000 0)"}
-    assert smart.parse_health(json.dumps(document), SDA).problems == ["8 reallocated sectors"]
+    row["raw"] = {"value": 1 + (2000 << 32), "string": "1 (2000 0)"}
+    assert smart.parse_health(json.dumps(document), SDA).problems == ["1 reallocated sector"]
 
 
 def test_disk_without_readable_smart_data_is_unknown():
