@@ -164,10 +164,13 @@ def _parse_sensor(line: str) -> Sensor:
     name, _number, status, _entity, reading = (word.strip() for word in line.split("|"))
     if status not in _THRESHOLDS:
         raise ParseError("it has no known status")
-    has_unit = re.match(r"-?[\d.]+ ", reading)
-    if status == "ok" and not has_unit:
-        return Sensor(name, reading, "not ok" if _has_trouble(reading) else "")
-    return Sensor(name, reading.replace("degrees C", "°C"), _THRESHOLDS[status])
+    # A power supply may have both: `0 Watts, Presence detected, Failure detected`.
+    amount = re.match(r"-?[\d.]+ [^,]+(?:, |$)", reading)
+    states = reading[amount.end() :] if amount else reading
+    health = _THRESHOLDS[status] if amount or status != "ok" else ""
+    if health in {"ok", ""} and _has_trouble(states):
+        health = "not ok"
+    return Sensor(name, reading.replace("degrees C", "°C"), health)
 
 
 def _has_trouble(states: str) -> bool:

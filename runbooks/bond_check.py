@@ -271,9 +271,10 @@ def _list_lacp_findings(bond: Bond) -> Iterator[str]:
             "traffic: check that their ports are in one LACP group of one switch"
         )
     if bond.is_without_partner:
+        links = "every link is up" if up == len(bond.members) else f"{up} links are up"
         yield (
             f"{bond.name} has no LACP partner: the switch's ports are in no LACP group, so at "
-            "most one member carries traffic, although every link is up"
+            f"most one member carries traffic{f', although {links}' if up > 1 else ''}"
         )
     elif bond.port_count is not None and bond.port_count < up:
         yield f"{bond.port_count} of the {up} members that are up are in LACP's active aggregation"

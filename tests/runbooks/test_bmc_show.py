@@ -81,6 +81,12 @@ def test_bmc_show_reports_sensors_of_a_server_with_ipmi():
         "CMOS Battery     | 10h | ok  | 40.1 | Low\n"
         "Sys Health       | 11h | ok  |  7.1 | Transition to OK\n"
         "Predictive       | 12h | ok  |  7.1 | Predictive Failure Deasserted\n"
+        "Power Supply 1   | 06h | ok  | 10.1 | 0 Watts, Presence detected, Failure detected\n"
+        "Power Supply 2   | 07h | ok  | 10.2 | 95 Watts, Presence detected\n"
+        "Power Supplies   | 08h | ok  | 10.3 | Non-Redundant: Sufficient from Redundant\n"
+        "Fan Block 1      | 09h | ok  |  7.1 | 21.56 percent, Transition to Running\n"
+        "CPU1 Temp        | 0Dh | ok  |  3.1 | \n"
+        "Mem ECC          | 0Eh | ok  |  8.1 | 0 error\n"
     )
     assert findings == [
         "CPU1 Temp is critically high (96 °C)",
@@ -89,9 +95,13 @@ def test_bmc_show_reports_sensors_of_a_server_with_ipmi():
         "PS Redundancy is not ok (Redundancy Lost)",
         "Drive 1 is not ok (Drive Present, Drive Fault)",
         "CMOS Battery is not ok (Low)",
+        "Power Supply 1 is not ok (0 Watts, Presence detected, Failure detected)",
+        "Power Supplies is not ok (Non-Redundant: Sufficient from Redundant)",
     ]
     assert rows[2] == ("FAN 2", "No Reading", "")
-    assert len(rows) == 11
+    assert rows[12] == ("Power Supply 2", "95 Watts, Presence detected", "ok")
+    assert rows[-1] == ("Mem ECC", "0 error", "ok")
+    assert len(rows) == 17
 
 
 @pytest.mark.parametrize(

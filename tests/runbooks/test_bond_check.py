@@ -170,6 +170,14 @@ def test_bond_without_an_lacp_partner_is_a_finding():
     ]
 
 
+def test_bond_without_an_lacp_partner_claims_no_link_that_is_down():
+    state = with_member(healthy(), link_state="down")
+    bond = replace(state.bond, port_count=1, partner=NOBODY)
+    first, second = findings(replace(state, bond=bond))
+    assert first.endswith("most one member carries traffic, although 3 links are up")
+    assert second.startswith("eth1 has no link")
+
+
 def test_bond_member_in_another_aggregator_is_a_finding():
     state = with_member(healthy(), aggregator=2)
     problems = findings(replace(state, bond=replace(state.bond, port_count=3)))
