@@ -1,5 +1,6 @@
 """Changes of lines of files: a line that is there, or in place of one that matches, or gone."""
 
+import re
 from typing import Any, Literal
 
 from bot.features.importing.drafts import Draft, Origin, Unclear, run_as_root
@@ -46,6 +47,7 @@ def carry_line(
     name = draft.add_reading(f"lines_{path}", _read_lines(path, may_miss=create or not present))
     draft.claim(f"the content of {path}", "other lines")
     whole = f"the line {line} of {path}"
+    _refuse_followers(draft, path, pattern, line)
     if present:
         draft.claim_once(whole, "there")
     else:
@@ -82,9 +84,25 @@ def carry_line(
             },
         )
     if wanted != "replaced" and place:
+        # A first line comes before those that a step adds to an empty file.
+        _refuse_followers(draft, path, "." * (create and not place[1]), line)
         is_missing = _insert_line(draft, origin, path, name, line, is_missing, place)
     if wanted != "replaced":
         _add_line(draft, origin, path, name, line, is_missing, create=create)
+
+
+def _refuse_followers(draft: Draft, path: str, pattern: str, line: str = "") -> None:
+    """Refuse a pattern that matches what a step before it adds, since no reading has that.
+
+    line: one that may match. Raises Unclear.
+    """
+    added = [
+        thing.removeprefix("the line ").removesuffix(f" of {path}")
+        for thing, wanted, _ in draft.claims
+        if wanted == "there" and thing.startswith("the line ") and thing.endswith(f" of {path}")
+    ]
+    if any(one != line and re.search(pattern, one) for one in added if pattern):
+        raise Unclear(f"it goes by a line of {path} that a step before it adds")
 
 
 def _insert_line(
@@ -98,6 +116,7 @@ def _insert_line(
 ) -> str:
     """Add a line after or before the one that matches; return when it is to be at the end."""
     where, pattern = place
+    _refuse_followers(draft, path, pattern, line)
     if pattern:
         pattern = read_pattern(pattern)
         matches = f"{name}.filter(row, row.line.matches({draft.expression(pattern)}))"

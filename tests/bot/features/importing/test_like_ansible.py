@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bot.features.importing.ansible import import_ansible
 from runbooks import Refused
 from tests.bot.features.importing.test_applied import apply, load, make_plan, snapshot
 
@@ -35,6 +36,13 @@ TASKS = {
     ),
     "two lines after one": (
         "lineinfile: {path: DIR/conf, line: '{{ item }}', insertafter: '^first'}\n  loop: [x, y]"
+    ),
+    "two first lines": (
+        "lineinfile: {path: DIR/conf, line: '{{ item }}', insertbefore: BOF}\n  loop: [x, y]"
+    ),
+    "lines of other names": (
+        "lineinfile: {path: DIR/conf, regexp: '^{{ item }} =', line: '{{ item }} = 9'}\n"
+        "  loop: [first, new]"
     ),
     "a text": "replace: {path: DIR/conf, regexp: 'last', replace: 'x/& y'}",
     "a text of several": "replace: {path: DIR/conf, regexp: ' = [0-9]+$', replace: ''}",
@@ -69,6 +77,15 @@ TASKS = {
 REFUSED = {
     "a line after one of several": "lineinfile: {path: DIR/conf, line: x, insertafter: '^last'}",
     "a copy of no file": "copy: {src: DIR/none, dest: DIR/new, remote_src: yes}",
+}
+
+
+# What goes by a line that the first of two tasks adds, which nothing that was read has.
+FOLLOWERS = {
+    "a line after it": "lineinfile: {path: DIR/conf, line: y, insertafter: '^x'}",
+    "a line in place of it": "lineinfile: {path: DIR/conf, regexp: '^x', line: xy}",
+    "no such line": "lineinfile: {path: DIR/conf, regexp: '^x', state: absent}",
+    "a first line": "lineinfile: {path: DIR/conf, line: y, insertbefore: BOF, create: yes}",
 }
 
 
@@ -127,3 +144,12 @@ def test_what_a_step_cannot_know_is_refused(tmp_path: Path, name: str):
     task = REFUSED[name].replace("DIR", "DIR/own")
     with pytest.raises(Refused):
         make_plan(load(tmp_path, f"- {task}\n"))
+
+
+@pytest.mark.parametrize("name", FOLLOWERS)
+def test_what_goes_by_a_line_of_the_step_before_is_left_out(tmp_path: Path, name: str):
+    file = tmp_path / "tasks.yml"
+    tasks = ("lineinfile: {path: DIR/conf, line: x, create: yes}", FOLLOWERS[name])
+    file.write_text("".join(f"- {task}\n" for task in tasks).replace("DIR", "/srv"))
+    (job,) = import_ansible(file, set())
+    assert "a line of /srv/conf that a step before it adds" in job.outcomes[-1].note
