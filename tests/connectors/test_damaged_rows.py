@@ -133,6 +133,10 @@ SAMPLES: Mapping[str, Sample] = {
         "   1 | 03/14/2023 | 08:15:02 | Power Supply #0x51 | Failure detected | Asserted\n"
         "   2 | 03/14/2023 | 08:15:09 | Power Supply #0x51 | Presence detected | Asserted\n",
     ),
+    "ipmi.parse_sensors": Sample(
+        "Ambient Temp     | 0Eh | ok  |  7.1 | 23 degrees C\n"
+        "PS Redundancy    | 77h | ok  |  7.1 | Fully Redundant\n",
+    ),
     "mounts.parse_exports": Sample(read("storage/exportfs-s.txt")),
     "nfsd.parse_connections": Sample(
         "0 0 192.0.2.1:2049 192.0.2.10:719\n0 0 [2001:db8::1]:2049 [2001:db8::7]:945\n",
