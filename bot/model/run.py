@@ -445,9 +445,17 @@ def format_approvers(
     """
     names = person_names or {}
     people = ", ".join(
-        names.get(decision.person, decision.person) for decision in decisions if decision.approves
+        describe_decider(decision, lambda person: names.get(person, person))
+        for decision in decisions
+        if decision.approves
     )
     return f", approved by {people}" if people else ""
+
+
+def describe_decider(decision: Decision, get_name: Callable[[str], str]) -> str:
+    """Return who decided: `Stan Storage on behalf of Adam Admin` where a delegate did."""
+    behalf = decision.on_behalf_of
+    return f"{get_name(decision.person)}{f' on behalf of {get_name(behalf)}' if behalf else ''}"
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from bot.model import resubmit
 from bot.model.agents import WRITTEN_BY_AGENT
 from bot.model.plan import PlannedStep, ResolvedPlan
 from bot.model.run import (
-    Decision,
     Run,
     State,
     StepRecord,
+    describe_decider,
     describe_proposals,
     describe_source,
 )
@@ -552,7 +552,7 @@ def _render_approvers(run_view: SlackRunView) -> list[Inline]:
             else approver.name
         ]
         parts += [" (on duty)"] if approver.is_on_duty else []
-        parts += [f" for {approver.on_behalf_of}"] if approver.on_behalf_of else []
+        parts += [f" on behalf of {approver.on_behalf_of}"] if approver.on_behalf_of else []
         parts += [" (assigned)"] if approver.is_assigned else []
         parts += [" "]
     more = len(open_approvers) - _MAX_MENTIONS
@@ -617,22 +617,13 @@ def _has_undo(run_view: SlackRunView) -> bool:
 def format_approvals(run_view: SlackRunView) -> str:
     """Return who approved, when and why, as mrkdwn."""
     decisions = [
-        f"{escape_mrkdwn(_format_approver(run_view, decision))} · "
+        f"{escape_mrkdwn(describe_decider(decision, run_view.get_person_name))} · "
         f"{format_date(decision.decided_at)}"
         + (f" to start {format_date(decision.start_at)}" if decision.start_at else "")
         + (f" · {escape_mrkdwn(shorten_text(decision.reason, 200))}" if decision.reason else "")
         for decision in run_view.approvals
     ]
     return "Approved by " + ", ".join(decisions)
-
-
-def _format_approver(run_view: SlackRunView, decision: Decision) -> str:
-    name = run_view.get_person_name(decision.person)
-    return (
-        f"{name} for {run_view.get_person_name(decision.on_behalf_of)}"
-        if decision.on_behalf_of
-        else name
-    )
 
 
 def _build_buttons(run_view: SlackRunView) -> list[Element]:

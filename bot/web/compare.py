@@ -12,7 +12,14 @@ from bot.db import runs
 from bot.db.database import Transaction
 from bot.db.runs import NoSuchRun
 from bot.model import times
-from bot.model.run import Decision, Run, StepRecord, StepState, describe_source
+from bot.model.run import (
+    Decision,
+    Run,
+    StepRecord,
+    StepState,
+    describe_decider,
+    describe_source,
+)
 from bot.model.run_states import get_run_display
 from bot.queries.run_view import find_previous_run
 from bot.web.errors import render_refusal
@@ -211,12 +218,10 @@ def _render_plan(compared: ComparedRun) -> Iterator[str]:
 
 def _render_decisions(compared: ComparedRun) -> Iterator[str]:
     for vote in compared.decisions:
-        whose = (
-            f" on behalf of {compared.name_person(vote.on_behalf_of)}" if vote.on_behalf_of else ""
-        )
+        who = describe_decider(vote, compared.name_person)
         factor = " with a second factor" if vote.factor else ""
         why = f": {vote.reason}" if vote.reason else ""
-        yield f"{compared.name_person(vote.person)}{whose} {_get_decision_verb(vote)}{factor}{why}"
+        yield f"{who} {_get_decision_verb(vote)}{factor}{why}"
 
 
 def _get_decision_verb(decision: Decision) -> str:

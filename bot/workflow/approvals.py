@@ -7,7 +7,15 @@ from bot.db import outbox, runs
 from bot.db.database import Transaction
 from bot.model.errors import InvalidRequestError, NotAllowed, StepUpRequired, TooLate
 from bot.model.references import hide_references
-from bot.model.run import EXPIRING_STATES, STATES_BEFORE_INTENT, Decision, Run, State, StepState
+from bot.model.run import (
+    EXPIRING_STATES,
+    STATES_BEFORE_INTENT,
+    Decision,
+    Run,
+    State,
+    StepState,
+    describe_decider,
+)
 from bot.model.run_states import describe_outcome
 from bot.model.times import MINUTE, format_deadline, format_span
 from bot.policy import Policy, PolicyRequest, Ruling
@@ -166,10 +174,8 @@ def deny_run(context: WorkflowContext, number: int, *, person: str, reason: str)
             weighed = get_ruling(tx, policy, run)
             vote = _build_decision(tx, policy, run, person, reason, weighed, approves=False)
             runs.add_decision(tx, vote)
-            name = policy.get_person_name(person)
-            if vote.on_behalf_of:
-                name += f" for {policy.get_person_name(vote.on_behalf_of)}"
-            summary = f"{name} denied it: {shorten_reason(reason)}"
+            who = describe_decider(vote, policy.get_person_name)
+            summary = f"{who} denied it: {shorten_reason(reason)}"
             # Before the end is logged: agents are locked before the log.
             agent_limits.pause_after_denials(tx, run)
             ending = RunEnd(

@@ -294,7 +294,7 @@ def test_denial_by_a_delegate_is_final(harness: Harness):
     denied = harness.service.deny_run(run.id, person="stan", reason="not today")
     assert (denied.state, denied.summary) == (
         State.DENIED,
-        "Stan Storage for Olga Owner denied it: not today",
+        "Stan Storage on behalf of Olga Owner denied it: not today",
     )
 
 

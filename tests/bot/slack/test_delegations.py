@@ -41,11 +41,11 @@ async def test_delegate_command_ignores_the_display_name_of_a_mention(chat: Chat
 async def test_card_mentions_the_delegate_on_behalf_of_the_approver(chat: Chat):
     await chat.type("delegate to stan for 2 hours", "U0OLGA")
     await chat.type("toy set lb1 lamp on")
-    assert "for Olga Owner" in card(chat)
+    assert "on behalf of Olga Owner" in card(chat)
     assert "U0STAN" in str(newest(chat).blocks)
     await chat.press("approve", "U0STAN")
     assert chat.run().state is State.SUCCEEDED
-    assert "Approved by Stan Storage for Olga Owner" in card(chat)
+    assert "Approved by Stan Storage on behalf of Olga Owner" in card(chat)
 
 
 async def test_delegate_end_command_ends_the_delegation(chat: Chat):

@@ -7,8 +7,8 @@ import pytest
 from bot.audit import change_log, events
 from bot.db import runs
 from bot.model import times
-from bot.model.run import RequestTerms, State
-from bot.queries import log_search
+from bot.model.run import Decision, RequestTerms, State
+from bot.queries import log_search, timeline
 from bot.web import changes
 from tests.bot.harness import WEB
 from tests.bot.web.conftest import Site
@@ -37,6 +37,24 @@ def test_changes_page_shows_changes_of_a_host_with_their_approver(site: Site):
     row = page.text[page.text.index(f"run {done.id}") :]
     for words in ("Change", "Succeeded", "lb1", "Dora Developer", "Olga Owner"):
         assert words in row
+
+
+def test_delegate_is_shown_with_the_owner_wherever_approvers_are_listed(site: Site):
+    with site.database.transaction() as tx:
+        waiting = add_pending_run(tx, add_requested_run(tx, host="lb1"))
+        runs.add_decision(
+            tx, Decision(waiting.id, "stan", True, waiting.digest, tx.now, on_behalf_of="olga")
+        )
+        (event,) = timeline.build_timeline(tx, tx.now, span=times.HOUR).events
+        votes = runs.list_decisions(tx, waiting.id)
+        text = timeline.describe_event(
+            event, votes, site.harness.policies.get_policy().person_names
+        )
+    who = "Stan Storage on behalf of Olga Owner"
+    assert f"approved by {who}" in text
+    browser = site.browser("dora")
+    for path in ("/changes?host=lb1", "/runs", f"/runs/{waiting.id}"):
+        assert who in Page(browser.get(path).text).text, path
 
 
 def test_changes_page_ranks_changes_before_denied_runs_checks_and_events(site: Site):
