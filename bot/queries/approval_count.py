@@ -116,6 +116,14 @@ def get_ruling(tx: Transaction, policy: Policy, run: Run) -> tuple[PolicyRequest
     return request, replace(ruling, requirements=requirements.merge_with(run.requirements))
 
 
+def show_requirements(run: Run, ruling: Ruling) -> Run:
+    """Return an open run with what the rules require of its approvals now, to be shown."""
+    requirements = ruling.requirements.merge_with(run.requirements)
+    is_pending = run.state is State.PENDING
+    needed = requirements.required_approvals if is_pending else run.required_approvals
+    return replace(run, requirements=requirements, required_approvals=needed)
+
+
 def _get_agent_refusal(tx: Transaction, run: Run) -> str:
     """Return why an agent may request nothing any more; "" for people. A pause ends no run."""
     if not is_agent(run.requested_by):

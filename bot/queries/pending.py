@@ -1,7 +1,7 @@
 """List the runs that wait for one person, and decide who can resolve or decide a run."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from bot.audit import change_log, events
 from bot.db import runs, view_conditions
@@ -10,7 +10,7 @@ from bot.model.run import Run, State
 from bot.model.times import format_utc
 from bot.policy import Policy, PolicyRequest, Ruling
 from bot.policy.people import Area
-from bot.queries.approval_count import get_ruling, is_decision_complete
+from bot.queries.approval_count import get_ruling, is_decision_complete, show_requirements
 from bot.queries.delegation_rules import (
     find_delegates,
     find_delegator,
@@ -69,7 +69,7 @@ def read_inbox(tx: Transaction, policy: Policy, person: str) -> Inbox:
     """Return what waits for a person: the runs to resolve, then others, newest first."""
     unknown, pending = _list_unknown(tx), runs.list_pending(tx)[::-1]
     rulings = {run.id: get_ruling(tx, policy, run) for run in pending}
-    pending = [replace(run, requirements=rulings[run.id][1].requirements) for run in pending]
+    pending = [show_requirements(run, rulings[run.id][1]) for run in pending]
     voters = _list_voters(tx, policy, pending, rulings)
     unsigned = _list_unsigned(tx, policy, pending, rulings)
     to_sign = frozenset(

@@ -24,7 +24,12 @@ from bot.model.run_states import StatusDisplay, get_child_run_display, starts_la
 from bot.model.text import format_count
 from bot.policy import Person, Policy, PolicyRequest
 from bot.policy.explain import NO_APPROVER, describe_ending_stop, describe_signing
-from bot.queries.approval_count import ApprovalCount, count_approvals, is_decision_complete
+from bot.queries.approval_count import (
+    ApprovalCount,
+    count_approvals,
+    is_decision_complete,
+    show_requirements,
+)
 from bot.queries.break_glass_rules import can_review, get_break_glass_refusal
 from bot.queries.delegation_rules import list_active_delegates
 from bot.queries.open_probation import OpenProbation, get_open_probation
@@ -320,7 +325,7 @@ def _add_policy(tx: Transaction, view: RunView, policy: Policy, viewer: Viewer) 
     if run.state is State.PLANNED and find_grant(tx, policy, run, request, ruling)[0] is not None:
         missing = 0
     if is_open:
-        run = replace(run, requirements=ruling.requirements.merge_with(run.requirements))
+        run = show_requirements(run, ruling)
     view = replace(
         view,
         run=run,

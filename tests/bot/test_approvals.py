@@ -13,10 +13,14 @@ from bot.model.errors import InvalidRequestError, NotAllowed, TooLate
 from bot.model.run import RequestTerms, Run, State
 from bot.model.signing import SigningKey
 from bot.policy import PolicyRequest
+from bot.queries.pending import read_inbox
+from bot.queries.run_view import build_run_view
+from bot.slack.labels import build_run_label
+from bot.slack.run_facts import SlackRunViewBuilder
 from tests.bot.clock import Clock
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.bot.signing.soft_passkey import SoftPasskey
-from tests.policies import get_starter_rules, give_signing_key
+from tests.policies import TEAM, get_starter_rules, give_signing_key
 from tests.toy import BreakSwitch, SetAll, SetSwitch
 
 LAMP_ON = SetSwitch(host="lb1", name="lamp", value="on")
@@ -460,3 +464,20 @@ class TestPolicyEntries:
             "policy invalid",
             "policy changed",
         ]
+
+
+def test_pending_run_shows_the_number_of_approvals_that_the_rules_require_now(tmp_path: Path):
+    with _harness(tmp_path) as (harness, _):
+        run = harness.request(LAMP_ON)
+        rules = harness.policies.path / "policy.cedar"
+        rules.write_text(get_starter_rules().replace('@approvals("1")', '@approvals("2")', 1))
+        policy = harness.policies.get_policy()
+        with harness.database.reading() as tx:
+            (listed,) = read_inbox(tx, policy, "olga").runs
+            view = build_run_view(tx, run.id, policy)
+            card = SlackRunViewBuilder(harness.policies, team=TEAM, base_url="")
+            label = build_run_label(card.build_slack_run_view(tx, run.id))
+        assert (run.required_approvals, listed.required_approvals) == (1, 2)
+        assert (view.given_approvals, view.missing_approvals) == (0, 2)
+        assert view.run.required_approvals == 2
+        assert label.text.startswith("0 of 2 approvals from ")
