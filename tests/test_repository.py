@@ -591,6 +591,56 @@ def test_no_module_reads_facts_from_texts_that_are_made_for_people() -> None:
     assert found == set()
 
 
+# Comparisons of what is no text of Keyturn for people: a name of a standard, what a device or a
+# library returns, a choice of a form.
+_COMPARISONS_OF_TEXT = {
+    "label == 'userName'",
+    "title == 'Create'",
+    "note == 'none'",
+    "'peers' in summary",
+    "'recursion' in message",
+    "outcome == 'succeeded'",
+    "outcome not in {'succeeded', 'failed'}",
+}
+
+
+def _list_comparisons_of_text(source: str) -> list[str]:
+    """Return where a module compares a text for people with a text of its own."""
+    return [
+        ast.unparse(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Compare)
+        and any(
+            isinstance(one, ast.Constant) and isinstance(one.value, str) and one.value
+            for side in (node.left, *node.comparators)
+            for one in (side, *(side.elts if isinstance(side, ast.Tuple | ast.Set) else ()))
+        )
+        and any(
+            re.search(rf"({_TEXTS_FOR_PEOPLE.pattern})$", ast.unparse(side))
+            for side in (node.left, *node.comparators)
+        )
+    ]
+
+
+def test_no_module_and_no_template_compares_texts_that_are_made_for_people() -> None:
+    found = {
+        shown for path in _list_modules() for shown in _list_comparisons_of_text(path.read_text())
+    }
+    assert found == _COMPARISONS_OF_TEXT
+    compared = re.compile(rf"(?:{_TEXTS_FOR_PEOPLE.pattern}) *(?:==|!=|in) *[\"(]")
+    templates = [*(ROOT / "bot").rglob("*.html")]
+    assert len(templates) > 50
+    assert [path.name for path in templates if compared.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ['label == "Run now"', 'run.summary in {"On hold", "Stale"}', '"frozen" in error.message'],
+)
+def test_comparison_of_a_text_for_people_is_found(source: str) -> None:
+    assert _list_comparisons_of_text(source)
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -231,6 +231,13 @@ class RunView:
         return f"It needs {none}: {starts} as soon as you request it."
 
     @property
+    def submit_label(self) -> str:
+        """What requesting a plan does now, for its button."""
+        if self.missing_approvals:
+            return "Request approval"
+        return "Start schedule" if self.schedule else "Run now"
+
+    @property
     def hold_notice(self) -> str:
         """Which freeze holds the run once it is approved or requested; empty if none does."""
         if not self.freeze_after_approval:

@@ -151,14 +151,10 @@ def render_details(run_view: SlackRunView) -> View:
 
 
 def _get_submit_label(view: RunView, *, max_length: int = 75) -> str:
-    run = view.run
-    label = "Request approval" if view.missing_approvals else "Run now"
-    if run.timing:
-        label = "Request schedule"
-    if run.plan is None or run.plan.is_reversible:
-        return label
-    insistent = "Run it all the same" if label == "Run now" else f"{label} all the same"
-    return insistent if len(insistent) <= max_length else label
+    label, plan = view.submit_label, view.run.plan
+    insistent = f"{label} all the same"
+    is_insistent = plan is not None and not plan.is_reversible and len(insistent) <= max_length
+    return insistent if is_insistent else label
 
 
 def _render_plan_blocks(run_view: SlackRunView) -> list[Block]:

@@ -106,6 +106,8 @@ class ComparedSection:
 
     title: str
     lines: Sequence[ComparedLine]
+    has_times: bool
+    """Whether its lines are times of Keyturn, shown in the reader's zone."""
 
     @property
     def differing_lines(self) -> int:
@@ -137,12 +139,12 @@ def _load_compared_run(
 def compare_runs(left_run: ComparedRun, right_run: ComparedRun) -> list[ComparedSection]:
     """Return the sections in which either run has text, with equal lines folded."""
     sections = (
-        (title, [*render(left_run)], [*render(right_run)])
+        (title, [*render(left_run)], [*render(right_run)], render is _render_times)
         for title, render in _SECTION_RENDERERS.items()
     )
     return [
-        ComparedSection(title, _align_lines(left, right))
-        for title, left, right in sections
+        ComparedSection(title, _align_lines(left, right), has_times)
+        for title, left, right, has_times in sections
         if left or right
     ]
 

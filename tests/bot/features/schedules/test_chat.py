@@ -82,7 +82,7 @@ async def test_schedule_of_an_irreversible_change_needs_confirmation(chat: Chat)
     assert (plan.seen_by, chat.run().state) == ("U0DORA", State.PLANNED)
     assert "Cannot be undone" in plan.words
     assert "At 05:00 on Monday (UTC)" in plan.words
-    assert "Request schedule all the same" in str(plan.buttons["submit"])
+    assert "Request approval all the same" in str(plan.buttons["submit"])
     await chat.press("submit", "U0DORA", message=plan)
     assert chat.run().state is State.PENDING
 
