@@ -15,13 +15,14 @@ from bot.cli.context import NOT_UNDERSTOOD, exit_with_error, wants_json
 _TIME_STYLES = "bot.cli.times"
 # Up to this age, a terminal shows how long ago a time is.
 _RELATIVE_SECONDS = 24 * 3600
-# By the label of a state, in lower case.
+# By the label of a state, in lower case: the tone that chat and pages show. A test holds them
+# together, because importing their table takes as long as the rest of a command.
 _STATE_COLOURS: Mapping[str, str] = {
-    **dict.fromkeys(("succeeded", "no changes", "reachable", "active", "as set"), "green"),
+    **dict.fromkeys(("succeeded", "reachable", "active", "as set"), "green"),
     **dict.fromkeys(("needs attention", "needs approval", "planned", "on hold"), "yellow"),
-    **dict.fromkeys(("counter-proposal", "cannot be read"), "yellow"),
-    **dict.fromkeys(("failed", "unknown outcome", "refused", "denied"), "red"),
-    **dict.fromkeys(("stale", "stopped"), "red"),
+    **dict.fromkeys(("counter-proposal", "unknown outcome", "stale", "starts later"), "yellow"),
+    "cannot be read": "yellow",
+    **dict.fromkeys(("failed", "denied", "stopped"), "red"),
     **dict.fromkeys(("unreachable", "host key mismatch", "changed outside", "missing"), "red"),
     **dict.fromkeys(("planning", "queued", "starting", "running"), "cyan"),
 }

@@ -24,7 +24,9 @@ from click.testing import CliRunner
 from bot.__main__ import main
 from bot.cli.command_table import SECTIONS, CommandEntry
 from bot.cli.sections import KeyturnCommand
+from bot.cli.terminal import style_state
 from bot.features import list_commands
+from bot.model.run_states import ON_HOLD_DISPLAY, RUN_STATUS_DISPLAYS, Tone
 from tests.cli_commands import load_commands
 from tests.cli_process import begin
 
@@ -168,6 +170,14 @@ def test_help_has_no_truncated_sentences():
 def test_help_lists_the_exit_statuses():
     output = CliRunner().invoke(main, ["--help"], terminal_width=80).stdout
     assert "130 interrupted" in output
+
+
+def test_states_of_runs_have_the_colours_of_their_tones():
+    colours = {Tone.INFO: "cyan", Tone.PENDING: "yellow", Tone.WARNING: "yellow"}
+    colours |= {Tone.SUCCESS: "green", Tone.DANGER: "red"}
+    for display in (*RUN_STATUS_DISPLAYS.values(), ON_HOLD_DISPLAY):
+        shown = style_state(display.label)
+        assert shown == click.style(display.label, fg=colours.get(display.tone)), display.label
 
 
 def test_help_has_sections_of_features_behind_those_of_the_core():
