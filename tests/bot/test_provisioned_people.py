@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from bot.features.oncall.duties import list_people_of_shift
@@ -15,6 +16,7 @@ from bot.model.times import DAY
 from tests.bot.features.oncall.test_reader import build_calendar
 from tests.bot.features.schedules.due import fire_due_schedules, make_due_now
 from tests.bot.features.scim.accounts import Provider, add_provisioning, bind
+from tests.bot.features.scim.test_doors import add_account, open_provider, serve
 from tests.bot.harness import WEB, Harness, open_harness
 from tests.toy import SetSwitch
 
@@ -94,3 +96,28 @@ def test_a_schedule_of_a_person_who_was_removed_is_refused_when_it_is_due(
     fired = [company.get_run(one.run) for one in fires if one.run is not None]
     assert [one.state for one in fired] == [State.REFUSED]
     assert company.fleet.sent == []
+
+
+@pytest.mark.real
+def test_an_agent_of_a_removed_person_is_out(tmp_path: Path) -> None:
+    with serve(tmp_path) as service, open_provider(service) as scim:
+        account = add_account(service, scim, tmp_path / "policy", "dora")
+        agents = service.keyturn.service.agents
+        agents.add_agent("triage", owner="dora", purpose="reads alerts", days=1, person="adam")
+        agents.confirm_agent("triage", person="olga")
+        _, secret = agents.create_token("triage", behalf="", days=1)
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+        headers = {
+            "Authorization": f"Bearer {secret}",
+            "Accept": "application/json, text/event-stream",
+            "MCP-Protocol-Version": "2025-06-18",
+        }
+
+        def call() -> int:
+            return httpx2.post(
+                f"{service.address}/mcp", json=body, headers=headers, timeout=60
+            ).status_code
+
+        assert call() == 200
+        assert scim.delete(f"/Users/{account}").status_code == 204
+        assert call() == 401

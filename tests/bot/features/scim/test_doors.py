@@ -4,7 +4,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx2
@@ -32,21 +32,32 @@ WITHIN_SECONDS = 1.0
 
 @pytest.fixture
 def service(tmp_path: Path) -> Generator[Service]:
-    sample_company.create_policy(tmp_path / "policy")
-    (tmp_path / "policy" / "inventory.yaml").write_text(INVENTORY)
-    add_provisioning(tmp_path / "policy")
-    with Service(tmp_path, scim_token=TOKEN) as service:
+    with serve(tmp_path) as service:
+        yield service
+
+
+@contextmanager
+def serve(directory: Path) -> Generator[Service]:
+    """Serve a company whose provider adds and removes people."""
+    sample_company.create_policy(directory / "policy")
+    (directory / "policy" / "inventory.yaml").write_text(INVENTORY)
+    add_provisioning(directory / "policy")
+    with Service(directory, scim_token=TOKEN) as service:
         yield service
 
 
 @pytest.fixture
 def scim(service: Service) -> Generator[httpx2.Client]:
-    with httpx2.Client(
+    with open_provider(service) as client:
+        yield client
+
+
+def open_provider(service: Service) -> httpx2.Client:
+    return httpx2.Client(
         base_url=f"{service.address}/scim/v2",
         headers={"Authorization": f"Bearer {TOKEN}"},
         timeout=60,
-    ) as client:
-        yield client
+    )
 
 
 @pytest.fixture
@@ -208,27 +219,3 @@ def test_a_button_on_a_card_of_before_is_refused_to_a_removed_person(
     # The card is as good as before for another person.
     chat.press("U0OLGA", *where)
     wait_until(lambda: list_approvers(run) == ["olga"])
-
-
-def test_an_agent_of_a_removed_person_is_out(
-    service: Service, scim: httpx2.Client, account: str
-) -> None:
-    agents = service.keyturn.service.agents
-    agents.add_agent("triage", owner="dora", purpose="reads alerts", days=1, person="adam")
-    agents.confirm_agent("triage", person="olga")
-    _, secret = agents.create_token("triage", behalf="", days=1)
-    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
-    headers = {
-        "Authorization": f"Bearer {secret}",
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": "2025-06-18",
-    }
-
-    def call() -> int:
-        return httpx2.post(
-            f"{service.address}/mcp", json=body, headers=headers, timeout=60
-        ).status_code
-
-    assert call() == 200
-    assert scim.delete(f"/Users/{account}").status_code == 204
-    assert call() == 401
