@@ -27,7 +27,7 @@ _DAY = 86_400 * 1_000_000
 @router.get("/")
 def show_home(visit: Visit, page: PageQuery = 1) -> Response:
     with visit.read_viewable() as tx:
-        pending_runs = _list_own_pending_runs(tx, visit.person)
+        pending_runs = _list_own_open_runs(tx, visit.person)
         active = _list_runs_in_states(tx, _ACTIVE_STATES)
         latest = search.find_newest_runs(tx, search.RunFilter(), most=_MAX_LATEST_RUNS)
         votes = runs.list_decisions_on(tx, [run.id for run in (*pending_runs, *active, *latest)])
@@ -72,8 +72,9 @@ def _list_active_freezes(policy: Policy, now: int) -> list[tuple[FreezePeriod, i
     return [(one, to_microseconds(one.ends_at)) for one in freezes if one.is_active]
 
 
-def _list_own_pending_runs(tx: Transaction, person: str) -> list[Run]:
-    own = search.RunFilter(person=person, states=frozenset({State.PENDING}))
+def _list_own_open_runs(tx: Transaction, person: str) -> list[Run]:
+    """Return what a person has requested or planned, and may still withdraw."""
+    own = search.RunFilter(person=person, states=frozenset({State.PENDING, State.PLANNED}))
     return search.find_newest_runs(tx, own, most=_MAX_RUNS)
 
 

@@ -4,6 +4,7 @@ from bot.db import run_progress
 from bot.queries import pending
 from tests.bot.web.conftest import Site
 from tests.bot.web.parsed_page import Page
+from tests.bot.web.sample_runs import add_planned_run
 from tests.toy import SetSwitch
 
 
@@ -28,3 +29,12 @@ def test_home_page_shows_a_counter_proposal_with_old_and_new_values(site: Site) 
     with site.database.reading() as tx:
         assert pending.count_waiting(tx, policy, ["dora"]) == {"dora": 0}
         assert run_progress.get_waiting_stamp(tx) != before
+
+
+def test_plan_that_is_not_requested_is_on_the_home_page_of_its_author(site: Site) -> None:
+    with site.database.transaction() as tx:
+        plan = add_planned_run(tx)
+    own = Page(site.browser("dora").get("/").text)
+    assert "Your pending requests and plans" in own.text
+    assert f"/runs/{plan.id}" in own.links
+    assert f"/runs/{plan.id}" not in Page(site.browser("adam").get("/").text).links
