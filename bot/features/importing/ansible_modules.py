@@ -17,6 +17,7 @@ from bot.features.importing import (
 )
 from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 from bot.features.importing.sources import (
+    Plain,
     SourceError,
     as_list,
     is_false,
@@ -63,12 +64,8 @@ class Given:
         """Return an argument as text, by the first of its names. Raises Unclear."""
         for name in names:
             if name in self._given:
-                value = self._given.pop(name)
-                if isinstance(value, bool):
-                    return str(value).lower()
-                if not isinstance(value, str | int):
-                    raise Unclear(f"{name} is not one value")
-                return re.sub("//+", "/", str(value)) if name in _PATHS else str(value)
+                text = _read_text(name, self._given.pop(name))
+                return re.sub("//+", "/", text) if name in _PATHS else text
         return default
 
     def take_flag(self, *names: str, default: bool = False) -> bool:
@@ -89,9 +86,9 @@ class Given:
         for name in names:
             value = self._given.pop(name, None)
             if is_list(value):
-                return [*map(str, as_list(value))]
+                return [_read_text(name, each) for each in as_list(value)]
             if value is not None:
-                return [one.strip() for one in str(value).split(",")]
+                return [one.strip() for one in _read_text(name, value).split(",")]
         return []
 
     def has(self, name: str) -> bool:
@@ -117,7 +114,8 @@ class Given:
 
     def refuse_unless(self, name: str, *plain: str) -> None:
         """Take an argument that has to be as it is without it, or alike. Raises Unclear."""
-        if self.take(name, default=plain[0]) not in plain:
+        value = self.take(name, default=plain[0])
+        if value not in plain and value.lower() not in plain:
             raise Unclear(f"its argument {name} is not read")
 
     def refuse_rest(self) -> None:
@@ -125,6 +123,16 @@ class Given:
             raise Unclear("it tries the file before it is used, which a step cannot")
         if self._given:
             raise Unclear(f"its argument {next(iter(self._given))} is not read")
+
+
+def _read_text(name: str, value: object) -> str:
+    """Return an argument as the text that Ansible takes it for. Raises Unclear."""
+    # A mode without quotation marks is octal to Ansible too.
+    if isinstance(value, Plain) and name != "mode":
+        value = value.read()
+    if not isinstance(value, str | int):
+        raise Unclear(f"{name} is not one value")
+    return str(value)
 
 
 def _carry_service(draft: Draft, origin: Origin, given: Given) -> None:

@@ -322,6 +322,8 @@ CLEAR = "no question"
         ("{tasks: [{user: {name: x, state: '{{ s }}'}}]}", "the state S is not read"),
         ("{tasks: [{group: {name: x, state: '{{ s }}'}}]}", "the state S is not read"),
         ("{tasks: [{lineinfile: {path: /a/b, line: c, state: '{{ s }}'}}]}", "the state S is"),
+        ("{tasks: [{copy: {dest: /a/b, content: 1.10}}]}", "another number to Ansible"),
+        ("{tasks: [{lineinfile: {path: /a/b, line: 1_000}}]}", "another number to Ansible"),
         ("{tasks: [{copy: {dest: /a/b, content: c, force: no}}]}", CLEAR),
         (
             "{tasks: [{copy: {dest: /a/b, src: /c/d, remote_src: yes, force: no}}]}",

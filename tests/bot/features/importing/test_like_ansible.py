@@ -44,6 +44,28 @@ TASKS = {
         "lineinfile: {path: DIR/conf, regexp: '^{{ item }} =', line: '{{ item }} = 9'}\n"
         "  loop: [first, new]"
     ),
+    "a line that replaces the last of several": (
+        "lineinfile: {path: DIR/conf, regexp: '^Mat', line: 'Match b', backrefs: yes}"
+    ),
+    "no lines": "lineinfile: {path: DIR/conf, regexp: '^last', state: absent}",
+    "no such line": "lineinfile: {path: DIR/conf, line: 'last = 2', state: absent}",
+    "a block": 'blockinfile: {path: DIR/conf, block: "one\\n  $two\\n"}',
+    "a block with a marker": (
+        "blockinfile: {path: DIR/conf, block: one, marker: '; {mark} x', marker_begin: '<', "
+        "marker_end: '>'}"
+    ),
+    "a block of a new file": (
+        "blockinfile: {path: DIR/new, block: one, create: yes, mode: '0600'}"
+    ),
+    "a block of an empty file": "blockinfile: {path: DIR/empty, block: one}",
+    "a mode with a sign": "file: {path: DIR/other, mode: 'u+x,g=,o=r'}",
+    "a directory with X": "file: {path: DIR/new/deep, state: directory, mode: 'u=rwX,go=rX'}",
+    "no file": "file: {path: DIR/other, state: absent}",
+    "a link": "file: {path: DIR/new, src: conf, state: link}",
+    "a mode by default": "copy: {dest: DIR/new, content: 'x'}",
+    "another text that YAML reads": "lineinfile: {path: DIR/conf, line: true}",
+    "a mode that YAML reads": "copy: {dest: DIR/new, content: x, mode: 0600}",
+    "a text that YAML reads": "copy: {dest: DIR/new, content: yes}",
     "a text": "replace: {path: DIR/conf, regexp: 'last', replace: 'x/& y'}",
     "a text of several": "replace: {path: DIR/conf, regexp: ' = [0-9]+$', replace: ''}",
     "a text with what was": "replace: {path: DIR/conf, regexp: '^(last =) 2', replace: '\\1 9'}",
