@@ -141,7 +141,6 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Mapping[str, 
     program = shutil.which("ansible-playbook", path=str(Path(sys.executable).parent))
     assert program
     environment = {"HOME": str(base), "PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}
-    environment["ANSIBLE_PIPELINING"] = "1"
     answer = subprocess.run(
         [program, *words, play], capture_output=True, text=True, check=False, env=environment
     )
