@@ -398,7 +398,7 @@ def main():
     key = log.keys[-1] if log.keys else "no key"
     print(f"signed by {key}; {lost.count(False)} witness checkpoints match")
     if any(lost):
-        print(f"{lost.count(True)} witness checkpoints are of entries acknowledged as lost")
+        print(f"witness checkpoints of entries acknowledged as lost: {lost.count(True)}")
 
 
 if __name__ == "__main__":

@@ -435,7 +435,7 @@ def verify_log(environment: CommandEnvironment, *, witnesses: tuple[Path, ...], 
         agree = len(points) - verdict.lost
         click.echo(f"signed by {verdict.key}; {agree} witness checkpoints match")
         if verdict.lost:
-            click.echo(f"{verdict.lost} witness checkpoints are of entries acknowledged as lost")
+            click.echo(f"witness checkpoints of entries acknowledged as lost: {verdict.lost}")
     else:
         click.echo(f"BROKEN at entry {verdict.broken}: {verdict.why}", err=True)
     sys.exit(FAILED if verdict.broken is not None else 0)

@@ -18,29 +18,11 @@ from bot.features.importing.file_changes import (
     refuse_access,
     refuse_odd_path,
 )
+from connectors.script import load_code
 
 _ADDRESS = re.compile("https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9_.~%/?=&+:,@-]*")
 _DIGEST = re.compile("sha256:([0-9a-f]{64})")
 _SECONDS = 900
-# A file is never there in part, and keeps its owner and its mode if there is one.
-_FETCH = """\
-set -eu
-new=$(mktemp -- "$2.XXXXXX")
-trap 'rm -f -- "$new"' EXIT
-curl -fsSL -o "$new" -- "$1"
-"""
-_CHECK = """\
-echo "$3  $new" | sha256sum -c --quiet -
-"""
-_NEW = """\
-chmod 644 -- "$new"
-mv -nT -- "$new" "$2"
-"""
-_OTHER = """\
-chown --reference="$2" -- "$new"
-chmod --reference="$2" -- "$new"
-mv -fT -- "$new" "$2"
-"""
 
 
 def carry_copy(
@@ -83,10 +65,9 @@ def carry_fetched(
         raise Unclear(f"{show_marks(address)[:80]!r} is not the address of a file")
     is_there, shown, word = look_for(draft, path)
     _refuse_directory(draft, is_there, shown)
-    script = _FETCH + _CHECK * bool(digest)
     arguments = [draft.word(address), word, *([digest[1]] if digest else [])]
     fetch = {"arguments": arguments, "root": True, "seconds": _SECONDS}
-    make, change = ({"script": script + end, **fetch} for end in (_NEW, _OTHER))
+    make, change = ({"script": load_code(name), **fetch} for name in ("fetch-new", "fetch-other"))
     if digest:
         name = read_digest(draft, path)
         is_other = f'!{name}.startsWith("{digest[1]}")'

@@ -133,4 +133,4 @@ def test_changelog_acknowledge_names_the_lost_entries_after_a_restore(place: Pat
     assert right.returncode == 0, right.stderr
     verified = run_keyturn(place, *verify)
     assert verified.returncode == 0, verified.stderr
-    assert "1 witness checkpoints are of entries acknowledged as lost" in verified.stdout
+    assert "witness checkpoints of entries acknowledged as lost: 1" in verified.stdout

@@ -202,7 +202,7 @@ def test_restore_reports_the_entries_that_a_witness_saw_after_the_backup(
         acknowledge_loss(tx, points, first=label.point.size + 1, lost_entries=lost, person="adam")
     verdict, alone = _verify_both_ways(empty, seen)
     assert (verdict.broken, verdict.lost, alone.returncode) == (None, 1, 0)
-    assert "1 are of entries that a person acknowledged as lost" in alone.stdout
+    assert "witness checkpoints of entries acknowledged as lost: 1" in alone.stdout
 
 
 def _verify_both_ways(
