@@ -35,8 +35,8 @@ def measure(name: str, count: int, rounds: int, keep: Path | None) -> Part:
     """
     with open_filled_database(name, count, keep) as filled:
         queries = _time_queries(filled, rounds)
-        of_runs, of_log = _time_pages(filled, rounds)
         poll = _time_poll(filled, rounds)
+        of_runs, of_log = _time_pages(filled, rounds)
         text = f"{count:,} entries of {filled.runs:,} runs.\n\n"
     text += table([*queries, *of_runs, *of_log, poll], beside="raw driver")
     targets = [queries[0], *(_slowest(figures) for figures in (queries, of_runs, of_log)), poll]
