@@ -5,15 +5,21 @@ SQLite has no statistics of a Keyturn database, so its plans do not depend on ho
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import pytest
 from sqlalchemy import event
 
+from bot.audit import change_log, events
+from bot.audit.change_log import EntryDraft
 from bot.audit.spool import Spool
 from bot.db import stats
 from bot.db.database import Database
 from bot.maintenance.housekeeping import Housekeeping
+from bot.queries import log_search
+from bot.queries.log_search import EntryFilter
 from tests.bot.harness import Harness
 from tests.toy import SetSwitch
 
@@ -74,3 +80,26 @@ def test_request_and_periodic_duties_scan_no_table_that_grows(harness: Harness, 
     assert run.is_ended
     assert len(statements) > 50
     assert _list_scans(harness.database, statements) == []
+
+
+@pytest.mark.parametrize("narrower", ["host", "person"])
+def test_entries_of_a_frequent_kind_are_searched_among_those_of_a_host_or_a_person(
+    harness: Harness, narrower: Literal["host", "person"]
+):
+    """By the kind, millions of entries would be read for a host or a person with few."""
+    sending = events.StepSending(step=1, title="Use bfq")
+    with harness.database.transaction() as tx:
+        for _ in range(2):
+            change_log.append_entries(tx, [EntryDraft(sending, host="lb1", person="dora")] * 500)
+        # Of two that would do, SQLite takes the index that was made last.
+        tx.sql.exec_driver_sql("DROP INDEX ix_entry_kind_seq")
+        tx.sql.exec_driver_sql("CREATE INDEX ix_entry_kind_seq ON entry (kind, seq)")
+    wanted = replace(EntryFilter(kind=sending.kind), **{narrower: "nobody"})
+    with _record_statements(harness.database) as statements, harness.database.reading() as tx:
+        log_search.find_newest_entries(tx, wanted, limit=50)
+    [(statement, given)] = [
+        one for one in statements.items() if one[0].startswith("SELECT seq, at, kind")
+    ]
+    with harness.database.engine.connect() as connection:
+        [row] = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", given)
+    assert f"USING INDEX ix_entry_{narrower}_seq" in str(row[3])
