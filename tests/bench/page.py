@@ -133,7 +133,10 @@ _NOTES = """\
 * A change in waves sends each host three commands, one after the other, where a check sends one:
   it reads, runs the step and reads again. And three waves wait for one another.
 * Durable appends: each entry is bound to the one before, so that writers take turns, and each
-  waits for the disk.
+  waits for the disk. Rows of the raw driver are bound to nothing: there, fifty-two writers share
+  the disk's time.
+* A witness before the first step is `keyturn witness`, a process on the same machine. The change
+  waits for its answer, which it stores durably, after the intent of the step.
 * A page of the change log has fifty entries and two thousand escaped values: of its time four
   fifths are Jinja's.
 * Idle, a service verifies old entries with half a percent of a core until it has seen all of them
