@@ -1,11 +1,11 @@
 """The history pages of a large database, with each filter."""
 
 import random
+import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 from bot.db import outbox
 from tests.bench import pages
@@ -70,8 +70,11 @@ def _time_poll(filled: FilledDatabase, rounds: int) -> Figure:
             assert outbox.list_pending_updates(tx, most=1) == []
 
     look()
-    milliseconds = median(timed(look, rounds)) * 1000
-    return set_maximum(1, "a look for messages to send, where none waits, p50", milliseconds, "ms")
+    before = time.process_time()
+    timed(look, rounds)
+    milliseconds = (time.process_time() - before) / rounds * 1000
+    what = "a look for messages to send, where none waits, of the processor"
+    return set_maximum(1, what, milliseconds, "ms")
 
 
 def _time_pages(filled: FilledDatabase, rounds: int) -> tuple[list[Figure], list[Figure]]:
