@@ -73,8 +73,9 @@ def _time_poll(filled: FilledDatabase, rounds: int) -> Figure:
     before = time.process_time()
     timed(look, rounds)
     milliseconds = (time.process_time() - before) / rounds * 1000
-    what = "a look for messages to send, where none waits, of the processor"
-    return set_maximum(1, what, milliseconds, "ms")
+    return set_maximum(
+        1, "a look for messages to send, where none waits, of the processor", milliseconds, "ms"
+    )
 
 
 def _time_pages(filled: FilledDatabase, rounds: int) -> tuple[list[Figure], list[Figure]]:
