@@ -26,7 +26,7 @@ from bot.features.importing.sources import (
     is_true,
     read_bytes,
 )
-from bot.features.importing.templates import ROLE, Facts
+from bot.features.importing.template_values import ROLE, Facts
 from bot.features.importing.variables import find_folder
 
 # How it is done, not what.

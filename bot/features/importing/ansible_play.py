@@ -9,7 +9,8 @@ from bot.features.importing.drafts import Draft, Origin
 from bot.features.importing.pages import Pages
 from bot.features.importing.sources import as_list, as_mapping
 from bot.features.importing.systems import DEFAULT_SYSTEM, SYSTEMS, System
-from bot.features.importing.templates import ROLE, Facts, Scope
+from bot.features.importing.template_values import ROLE, Facts
+from bot.features.importing.templates import Scope
 from bot.features.importing.variables import Variables, find_role
 
 LINES = frozenset({"command", "shell", "raw"})

@@ -11,7 +11,9 @@ from bot.features.importing.ansible_play import LINES, Play, Task, make_scope, n
 from bot.features.importing.drafts import Unclear, is_value, make_name, mark
 from bot.features.importing.pages import make_fields
 from bot.features.importing.sources import as_list, as_mapping, is_list, is_mapping
-from bot.features.importing.templates import OMIT, ROLE, ListItem, Scope, flatten, is_simple
+from bot.features.importing.template_filters import flatten
+from bot.features.importing.template_values import OMIT, ROLE, ListItem, is_simple
+from bot.features.importing.templates import Scope
 from bot.features.importing.variables import list_conditions
 
 _VALUE = re.compile(r"\{\{\s*(.*?)\s*\}\}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bot.features.importing.drafts import Draft
-from bot.features.importing.templates import Facts
+from bot.features.importing.template_values import Facts
 
 _OF_VERSION = frozenset(
     {"distribution_major_version", "distribution_version", "distribution_release"}

@@ -5,76 +5,35 @@ asks for it, it is taken as not set, as a default is taken, and the draft asks w
 Nothing is looked up, and nothing runs but the expressions, in Jinja's sandbox.
 """
 
-import base64
-import json
-import operator
-import os.path
 import re
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from jinja2 import StrictUndefined, TemplateError, TemplateRuntimeError, nodes
-from jinja2.filters import FILTERS, do_indent
+from jinja2 import StrictUndefined, TemplateError, nodes
+from jinja2.filters import FILTERS as JINJA_FILTERS
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from bot.features.importing.drafts import Unclear, has_mark, show_marks
 from bot.features.importing.sources import Plain, as_list, as_mapping, is_list, is_mapping
+from bot.features.importing.template_filters import FILTERS, OF_JINJA, TESTS, as_value
+from bot.features.importing.template_values import (
+    FOR_RUN,
+    OMIT,
+    Facts,
+    ListItem,
+    NotKnownError,
+    Unknown,
+    Unset,
+    is_simple,
+)
 
-ROLE = "\x03role"
-"""What stands in a text for the folder of its role, which only a source may begin with."""
-OMIT = object()
-"""The value of `omit`: an argument that is not given."""
 _BUILT_IN = "ansible.builtin."
 _KEEPS_TEXT = re.compile(r"\|\s*(string|to_json|to_nice_json)\s*\}\}$")
-_NUMBERS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,5}")
 _MOST_NESTED = 8
-_MOST_MATCHED, _MOST_INDENTED = 300, 100
-_FOR_RUN = frozenset({"lookup", "query", "q", "vars", "now", "undef", "loop", "environment"})
-# A name of its own, and neither a fact of a host nor what a loop or the inventory has.
-_SIMPLE = re.compile(r"(?!(?:ansible|group|hostvars|item|omit|role|play)(?:_|s?\b))[A-Za-z_]\w*")
 # What Ansible's configuration has, in lib/ansible/config/base.yml.
 _CONSTANTS = {"omit": OMIT, "ansible_managed": "Ansible managed", "ansible_check_mode": False}
-# Filters of Jinja that Ansible leaves as they are.
-_OF_JINJA = frozenset(
-    {
-        "abs",
-        "capitalize",
-        "count",
-        "dictsort",
-        "first",
-        "int",
-        "items",
-        "join",
-        "last",
-        "length",
-        "list",
-        "lower",
-        "map",
-        "reject",
-        "rejectattr",
-        "replace",
-        "reverse",
-        "select",
-        "selectattr",
-        "sort",
-        "string",
-        "sum",
-        "title",
-        "trim",
-        "upper",
-        "wordcount",
-    }
-)
-_COMMENTS = {
-    "plain": ("", "# ", ""),
-    "erlang": ("", "% ", ""),
-    "c": ("", "// ", ""),
-    "cblock": ("/*", " * ", " */"),
-    "xml": ("<!--", " - ", "-->"),
-}
 _METHODS = frozenset(
     {
         "join",
@@ -98,60 +57,6 @@ _ODD_NODES = (
     nodes.Block, nodes.Import, nodes.FromImport, nodes.Include, nodes.Extends, nodes.Macro,
     nodes.CallBlock, nodes.Mul, nodes.Pow, nodes.Mod,
 )  # fmt: skip
-
-
-class _NotKnownError(TemplateRuntimeError):
-    """What the files do not decide. No ValueError, which the filters of Jinja take for a 0."""
-
-
-class _Unset(StrictUndefined):
-    """A variable that no file sets."""
-
-    variable = ""
-
-
-class ListItem(_Unset):
-    """An item of a list that only an inventory has, or a part of one."""
-
-    def __init__(self, variable: str) -> None:
-        """variable: the list and the place in it, such as `users[].name`."""
-        super().__init__(
-            hint=f"it computes a value: only an inventory has {variable}", exc=_NotKnownError
-        )
-        self.variable = variable
-
-    def get_part(self, key: object) -> "ListItem":
-        return ListItem(f"{self.variable}.{key}")
-
-
-class _Unknown(StrictUndefined):
-    """What only a run knows: any use of it is unclear."""
-
-
-class Facts(dict[str, Any]):
-    """The facts of the hosts that a draft is for; each that is used is noted."""
-
-    def __init__(self, facts: Mapping[str, str], *, is_pattern: bool = False) -> None:
-        """is_pattern: whether a fact that is not known is *, for the names of files."""
-        super().__init__(facts)
-        self.used = set[str]()
-        self.is_pattern = is_pattern
-
-    def has(self, key: str) -> bool:
-        return self.is_pattern or super().__contains__(key)
-
-    def __getitem__(self, key: str) -> Any:
-        if not self.has(key):
-            raise _NotKnownError(f"it depends on the fact {key} of a host")
-        self.used.add(key)
-        major = super().get("distribution_major_version", "")
-        return super().get(key, f"{major}*" if key == "distribution_version" else "*")
-
-    def get(self, key: str, default: Any = None) -> Any:  # noqa: ARG002 - as of any mapping
-        return self[key]
-
-    def __contains__(self, key: object) -> bool:
-        raise _NotKnownError("it asks which facts there are")
 
 
 @dataclass
@@ -257,19 +162,19 @@ class Scope:
                 return self._resolve_nested(name, values[name])
         reason = "it computes a value: "
         if name in self.assigned or not is_simple(name):
-            return _Unknown(hint=f"{reason}{name} is known only in a run", exc=_NotKnownError)
-        unset = _Unset(hint=f"{reason}no file sets {name}", exc=_NotKnownError)
+            return Unknown(hint=f"{reason}{name} is known only in a run", exc=NotKnownError)
+        unset = Unset(hint=f"{reason}no file sets {name}", exc=NotKnownError)
         unset.variable = name
         return unset
 
     def _resolve_nested(self, name: str, raw: Any) -> Any:
         if self._nested > _MOST_NESTED:
-            return _Unknown(hint=f"{name} refers to itself", exc=_NotKnownError)
+            return Unknown(hint=f"{name} refers to itself", exc=NotKnownError)
         self._nested += 1
         try:
             found = self.evaluate(raw)
         except Unclear as unclear:
-            return _Unknown(hint=f"it computes a value: {name}: {unclear}", exc=_NotKnownError)
+            return Unknown(hint=f"it computes a value: {name}: {unclear}", exc=NotKnownError)
         finally:
             self._nested -= 1
         self.used.add(name)
@@ -300,10 +205,10 @@ class Scope:
                 # As Ansible does: what ends with a line end still does.
                 missing = _count_line_ends(text) - _count_line_ends(filled)
                 return _refuse_data(text, filled + "\n" * missing, is_file=is_file)
-            return _refuse_data(text, _as_value(shown[-1]), is_file=is_file)
+            return _refuse_data(text, as_value(shown[-1]), is_file=is_file)
         except Unclear:
             raise
-        except _NotKnownError as error:
+        except NotKnownError as error:
             raise Unclear(f"{error}") from None
         # What an expression of the file may do: divide by zero, call a number, nest too deeply …
         except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError,
@@ -337,7 +242,7 @@ class Scope:
         if part is None and isinstance(name, nodes.Name) and name.name not in inner:
             # What a file gives in another way than it seems is nothing to ask for.
             is_odd = isinstance(self.own.get(name.name, self.known.get(name.name)), Plain)
-            is_own = name.name in self.items or name.name in _FOR_RUN or is_odd
+            is_own = name.name in self.items or name.name in FOR_RUN or is_odd
             if not is_own and isinstance(self.resolve(name.name), StrictUndefined):
                 part = name.name
         return nodes.Const(self.show_unset(part, default), lineno=node.lineno) if part else node
@@ -380,7 +285,7 @@ class Scope:
                 found = as_mapping(found).get(key)
             return found if isinstance(found, str) and has_mark(found) else None
         raw = self.own.get(name, self.known.get(name))
-        if keys or not isinstance(raw, str) or not isinstance(self.resolve(name), _Unknown):
+        if keys or not isinstance(raw, str) or not isinstance(self.resolve(name), Unknown):
             return None
         if name in self.assigned or self._nested > _MOST_NESTED:
             return None
@@ -418,7 +323,7 @@ def _hide_marks(value: Any) -> Any:
     if not isinstance(value, str) or not has_mark(value):
         return value
     reason = f"it computes a value: {show_marks(value)[:80]}"
-    return _Unknown(hint=reason, exc=_NotKnownError)
+    return Unknown(hint=reason, exc=NotKnownError)
 
 
 def split_and(condition: str) -> list[str]:
@@ -428,11 +333,6 @@ def split_and(condition: str) -> list[str]:
         return [condition]
     places = [0, *(at for one in re.finditer(r"\s+and\s+", bare) for at in one.span()), len(bare)]
     return [condition[start:end] for start, end in zip(places[::2], places[1::2], strict=True)]
-
-
-def is_simple(name: str) -> bool:
-    """Return whether a name may be one of a variable that an inventory sets."""
-    return name not in _FOR_RUN and _SIMPLE.fullmatch(name) is not None
 
 
 def _read_header(line: str) -> bool:
@@ -481,19 +381,6 @@ def _show(value: Any) -> str:
     return str(value)
 
 
-def _as_value(value: Any) -> Any:
-    """Return what an expression gave, as plain data."""
-    if isinstance(value, StrictUndefined):
-        return str(value)
-    if value is OMIT or isinstance(value, str | int):
-        return value
-    if is_mapping(value):
-        return {str(key): _as_value(each) for key, each in as_mapping(value).items()}
-    if value is None or isinstance(value, float | Facts):
-        raise Unclear("it computes a value that is neither a text nor a whole number")
-    return [_as_value(each) for each in value]
-
-
 def _count_line_ends(text: str) -> int:
     return len(text) - len(text.rstrip("\n"))
 
@@ -525,10 +412,10 @@ class _Environment(ImmutableSandboxedEnvironment):
         )
         self.scope = scope
         self.globals.clear()
-        plain = {name: each for name, each in FILTERS.items() if name in _OF_JINJA}
-        own = {**_FILTERS, "default": self._default, "d": self._default}
+        plain = {name: each for name, each in JINJA_FILTERS.items() if name in OF_JINJA}
+        own = {**FILTERS, "default": self._default, "d": self._default}
         self.filters = {**plain, **own, **{f"{_BUILT_IN}{name}": own[name] for name in own}}
-        self.tests |= {"defined": self._is_defined, "undefined": self._is_undefined, **_TESTS}
+        self.tests |= {"defined": self._is_defined, "undefined": self._is_undefined, **TESTS}
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         is_part = isinstance(obj, ListItem)
@@ -544,172 +431,13 @@ class _Environment(ImmutableSandboxedEnvironment):
         return other
 
     def _is_defined(self, value: Any) -> bool:
-        if isinstance(value, _Unknown):
+        if isinstance(value, Unknown):
             str(value)
-        if isinstance(value, _Unset):
+        if isinstance(value, Unset):
             if self.scope.is_open:
-                raise _NotKnownError(f"a file that is not read may set {value.variable}")
+                raise NotKnownError(f"a file that is not read may set {value.variable}")
             self.scope.assumed.add(value.variable)
         return not isinstance(value, StrictUndefined)
 
     def _is_undefined(self, value: Any) -> bool:
         return not self._is_defined(value)
-
-
-def _read_flag(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    if not isinstance(value, str | int):
-        raise Unclear("it takes for yes or no what is neither")
-    return str(value).lower() in ("yes", "on", "1", "true")
-
-
-def flatten(value: Any) -> list[Any]:
-    """Return the values of lists in lists as one list."""
-    if not is_list(value):
-        return [value]
-    return [part for each in as_list(value) for part in flatten(each)]
-
-
-def _unique(value: Sequence[Any]) -> list[Any]:
-    return [each for at, each in enumerate(value) if each not in value[:at]]
-
-
-def _combine(first: Mapping[str, Any], *others: Mapping[str, Any]) -> dict[str, Any]:
-    joined = dict(first)
-    for other in others:
-        joined |= other
-    return joined
-
-
-def _comment(value: Any, style: str = "plain", decoration: str = "") -> str:
-    """Return a text as a comment, as lib/ansible/plugins/filter/core.py makes it."""
-    begin, sign, end = _COMMENTS[style]
-    sign = decoration or sign
-    lines = [f"{sign}{one}" if one else sign.rstrip() for one in _as_text(value).split("\n")]
-    # Ansible leaves the last line as it is.
-    lines[-1] = lines[-1] if lines[-1] != sign.rstrip() else sign
-    edge = sign.rstrip()
-    return "\n".join([*([begin] if begin else []), edge, *lines, edge, *([end] if end else [])])
-
-
-def _choose(value: Any, yes: Any, no: Any) -> Any:
-    return yes if value else no
-
-
-def _to_items(value: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": value[key]} for key in value]
-
-
-def _to_json(value: Any) -> str:
-    return json.dumps(_as_value(value))
-
-
-def _to_nice_json(value: Any) -> str:
-    return json.dumps(_as_value(value), sort_keys=True, indent=4, separators=(",", ": "))
-
-
-def _replace_pattern(text: Any, pattern: str, new: str) -> str:
-    return _compile(pattern, _as_text(text)).sub(new, text)
-
-
-def _compile(pattern: str, text: str) -> re.Pattern[str]:
-    """Return a pattern, unless it may take long: by the text, and what repeats in it."""
-    repeats = re.findall(r"[*+?{]", pattern)
-    if len(text) > _MOST_MATCHED or len(repeats) > 2 or re.search(r"\)[*+?{]", pattern):
-        raise Unclear("it has a pattern that may take too long")
-    try:
-        return re.compile(pattern)
-    except re.error as error:
-        raise Unclear(f"its pattern is none: {error}") from None
-
-
-def _searches(text: Any, pattern: str) -> bool:
-    return _compile(pattern, _as_text(text)).search(text) is not None
-
-
-def _begins(text: Any, pattern: str) -> bool:
-    return _compile(pattern, _as_text(text)).match(text) is not None
-
-
-_COMPARES: Mapping[str, Callable[[Any, Any], bool]] = {
-    **dict.fromkeys(("==", "=", "eq"), operator.eq),
-    **dict.fromkeys(("!=", "<>", "ne"), operator.ne),
-    **dict.fromkeys((">", "gt"), operator.gt),
-    **dict.fromkeys((">=", "ge"), operator.ge),
-    **dict.fromkeys(("<", "lt"), operator.lt),
-    **dict.fromkeys(("<=", "le"), operator.le),
-}
-
-
-def _compare_versions(version: Any, other: Any, sign: str = "==") -> bool:
-    """Compare versions of numbers alone, which any of Ansible's ways compares alike."""
-    both = [str(one) for one in (version, other) if isinstance(one, str | int)]
-    if len(both) < 2 or sign not in _COMPARES or not all(map(_NUMBERS.fullmatch, both)):
-        raise Unclear("it compares versions that are not of numbers alone")
-    first, second = ([*map(int, one.split("."))] for one in both)
-    return _COMPARES[sign](first, second)
-
-
-def _indent(text: Any, width: int = 4, first: Any = False, blank: Any = False) -> str:  # noqa: FBT002 - Jinja calls it so
-    if width > _MOST_INDENTED:
-        raise Unclear(f"it indents by more than {_MOST_INDENTED} columns")
-    return do_indent(_as_text(text), width, first, blank)
-
-
-def _escape(text: Any) -> str:
-    return re.escape(_as_text(text))
-
-
-def _get_basename(path: Any) -> str:
-    return os.path.basename(_as_text(path))  # noqa: PTH119 - as Ansible does
-
-
-def _get_dirname(path: Any) -> str:
-    return os.path.dirname(_as_text(path))  # noqa: PTH120 - as Ansible does
-
-
-def _quote(text: Any) -> str:
-    return shlex.quote(_as_text(text))
-
-
-def _encode(text: Any) -> str:
-    return base64.b64encode(_as_text(text).encode()).decode()
-
-
-def _decode(text: Any) -> str:
-    return base64.b64decode(_as_text(text)).decode()
-
-
-def _as_text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Unclear("it takes for a text what is none")
-    return value
-
-
-_TESTS: Mapping[str, Callable[..., bool]] = {
-    "version": _compare_versions,
-    "version_compare": _compare_versions,
-    "truthy": bool,
-    "search": _searches,
-    "match": _begins,
-}
-_FILTERS: Mapping[str, Callable[..., Any]] = {
-    "bool": _read_flag,
-    "flatten": flatten,
-    "indent": _indent,
-    "unique": _unique,
-    "combine": _combine,
-    "ternary": _choose,
-    "basename": _get_basename,
-    "dirname": _get_dirname,
-    "quote": _quote,
-    "comment": _comment,
-    "b64encode": _encode,
-    "b64decode": _decode,
-    "dict2items": _to_items,
-    "regex_escape": _escape,
-    "regex_replace": _replace_pattern,
-    "to_json": _to_json,
-    "to_nice_json": _to_nice_json,
-}

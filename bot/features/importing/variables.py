@@ -21,7 +21,8 @@ from bot.features.importing.sources import (
     read_bytes,
     read_yaml,
 )
-from bot.features.importing.templates import ROLE, Facts, Scope, is_simple, split_and
+from bot.features.importing.template_values import ROLE, Facts, is_simple
+from bot.features.importing.templates import Scope, split_and
 
 _ANY, _ANYWHERE, _FILE, _NAMED_BY = "", "/", ".", "?"
 _FIRST_FOUND = re.compile(

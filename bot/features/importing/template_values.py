@@ -1,0 +1,74 @@
+"""Values of templates that no file decides, and the facts of hosts."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from jinja2 import StrictUndefined, TemplateRuntimeError
+
+ROLE = "\x03role"
+"""What stands in a text for the folder of its role, which only a source may begin with."""
+OMIT = object()
+"""The value of `omit`: an argument that is not given."""
+FOR_RUN = frozenset({"lookup", "query", "q", "vars", "now", "undef", "loop", "environment"})
+# A name of its own, and neither a fact of a host nor what a loop or the inventory has.
+_SIMPLE = re.compile(r"(?!(?:ansible|group|hostvars|item|omit|role|play)(?:_|s?\b))[A-Za-z_]\w*")
+
+
+class NotKnownError(TemplateRuntimeError):
+    """What the files do not decide. No ValueError, which the filters of Jinja take for a 0."""
+
+
+class Unset(StrictUndefined):
+    """A variable that no file sets."""
+
+    variable = ""
+
+
+class ListItem(Unset):
+    """An item of a list that only an inventory has, or a part of one."""
+
+    def __init__(self, variable: str) -> None:
+        """variable: the list and the place in it, such as `users[].name`."""
+        super().__init__(
+            hint=f"it computes a value: only an inventory has {variable}", exc=NotKnownError
+        )
+        self.variable = variable
+
+    def get_part(self, key: object) -> "ListItem":
+        return ListItem(f"{self.variable}.{key}")
+
+
+class Unknown(StrictUndefined):
+    """What only a run knows: any use of it is unclear."""
+
+
+class Facts(dict[str, Any]):
+    """The facts of the hosts that a draft is for; each that is used is noted."""
+
+    def __init__(self, facts: Mapping[str, str], *, is_pattern: bool = False) -> None:
+        """is_pattern: whether a fact that is not known is *, for the names of files."""
+        super().__init__(facts)
+        self.used = set[str]()
+        self.is_pattern = is_pattern
+
+    def has(self, key: str) -> bool:
+        return self.is_pattern or super().__contains__(key)
+
+    def __getitem__(self, key: str) -> Any:
+        if not self.has(key):
+            raise NotKnownError(f"it depends on the fact {key} of a host")
+        self.used.add(key)
+        major = super().get("distribution_major_version", "")
+        return super().get(key, f"{major}*" if key == "distribution_version" else "*")
+
+    def get(self, key: str, default: Any = None) -> Any:  # noqa: ARG002 - as of any mapping
+        return self[key]
+
+    def __contains__(self, key: object) -> bool:
+        raise NotKnownError("it asks which facts there are")
+
+
+def is_simple(name: str) -> bool:
+    """Return whether a name may be one of a variable that an inventory sets."""
+    return name not in FOR_RUN and _SIMPLE.fullmatch(name) is not None
