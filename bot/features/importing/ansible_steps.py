@@ -10,7 +10,8 @@ from typing import Any
 
 from bot.features.importing import file_changes, shell_lines
 from bot.features.importing.ansible_conditions import are_shown, note_look, show_conditions
-from bot.features.importing.ansible_modules import MODULES, Given
+from bot.features.importing.ansible_given import Given
+from bot.features.importing.ansible_modules import MODULES
 from bot.features.importing.ansible_play import LINES, After, Play, Task, as_parts, ask, note_use
 from bot.features.importing.ansible_tasks import find_no_change
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear

@@ -1,18 +1,15 @@
-"""Changes of services, the kernel, packages and accounts: state, command and undo."""
+"""Changes of services, the kernel and settings of a host: state, command and undo."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bot.features.importing import file_changes
 from bot.features.importing.drafts import (
-    OWNER,
     Draft,
     Origin,
     Unclear,
-    fill_marks,
-    is_value,
     run_as_root,
     show_marks,
 )
@@ -24,10 +21,7 @@ _LIKE_SERVICES = (".timer", ".socket", ".path")
 _OTHER_UNITS = (".mount", ".automount", ".target", ".slice", ".swap")
 # What systemctl is-enabled takes for enabled.
 _ENABLED = '["enabled", "enabled-runtime", "static", "alias", "indirect", "generated"]'
-# apt-get install NAME- removes that package.
-_PACKAGE = re.compile("[A-Za-z0-9]([A-Za-z0-9.+:_-]{0,99}[A-Za-z0-9.+:_])?")
 _KEY = re.compile("[a-z][a-z0-9_]*([./][A-Za-z0-9_*-]+)+")
-_PATIENCE = 900
 
 
 @dataclass(frozen=True)
@@ -328,205 +322,6 @@ def carry_module(draft: Draft, origin: Origin, name: str, *, present: bool) -> N
             "undo": unload if present else load,
             "before": f"{{{is_loaded} ? 'loaded' : 'not loaded'}}",
             "after": "loaded" if present else "not loaded",
-        },
-    )
-
-
-def _check_value(draft: Draft, value: str, pattern: str, what: str) -> None:
-    """Refuse what is not of a pattern, which a value of the request gets. Raises Unclear."""
-    if not is_value(value) and not re.fullmatch(pattern, fill_marks(value)):
-        raise Unclear(f"{show_marks(value)[:80]!r} is not {what}")
-    draft.set_pattern(value, pattern)
-
-
-def carry_package(
-    draft: Draft,
-    origin: Origin,
-    name: str,
-    manager: str,
-    *,
-    present: bool,
-    purge: bool = False,
-    options: Sequence[str] = (),
-) -> None:
-    """Install or remove a package of Debian (apt-get) or of Red Hat (dnf, yum).
-
-    purge: of Debian: remove its configuration too, also where only that is left. options: with
-    which it is installed.
-    """
-    _check_value(draft, name, _PACKAGE.pattern, "the name of one package")
-    word, shown = draft.word(name), draft.text(name)
-    if manager == "apt-get":
-        run = ["dpkg-query", "-W", "-f=${db:Status-Status}", word]
-        is_there = '{0} == "installed"'
-    else:
-        run = ["rpm", "-q", word]
-        start = draft.expression(f"{name}-")
-        is_there = f'!{{0}}.contains(" is not installed") && {{0}}.startsWith({start})'
-    reading = {"run": run, "statuses": [0, 1], "as": "text"}
-    found = draft.add_reading(f"package_{name}", reading)
-    is_there = draft.add_state(f"has_{name}", is_there.format(found))
-    if purge:
-        is_left = f'{is_there} || {found} == "config-files"'
-        is_there = draft.add_state(f"has_{name}", is_left)
-    draft.current.append(f"{shown} is {{{is_there} ? 'installed' : 'not installed'}}")
-    program = f"/usr/bin/{manager}"
-    install = {**run_as_root(program, "-y", *options, "install", word), "seconds": _PATIENCE}
-    words = ["--purge"] if purge else []
-    remove = {**run_as_root(program, "-y", *words, "remove", word), "seconds": _PATIENCE}
-    draft.claim(f"the package {name}", "there" if present else "gone")
-    draft.add_step(
-        origin,
-        {
-            "title": f"{'Install' if present else 'Remove'} the package {shown}",
-            "when": f"!{is_there}" if present else is_there,
-            "do": install if present else remove,
-            **(
-                {"undo": remove, "undo_title": f"Remove {shown}, without what came with it"}
-                if present
-                else {"no_undo": "its configuration and data may be gone: install it again"}
-            ),
-            "before": f"{{{is_there} ? 'installed' : 'not installed'}}",
-            "after": "installed" if present else "not installed",
-        },
-    )
-
-
-def carry_account(
-    draft: Draft,
-    origin: Origin,
-    database: str,
-    name: str,
-    *,
-    present: bool = True,
-    options: Sequence[str] = (),
-) -> None:
-    """Have a user (database passwd) or a group (database group), or none of the name."""
-    is_user = database == "passwd"
-    _check_value(draft, name, OWNER.pattern, "a plain name")
-    reading = {"run": ["getent", database, draft.word(name)], "statuses": [0, 2], "as": "text"}
-    found = draft.add_reading(f"{'user' if is_user else 'group'}_{name}", reading)
-    what, shown = ("user" if is_user else "group"), draft.text(name)
-    draft.current.append(f"the {what} {shown} {{{found} == '' ? 'is missing' : 'is there'}}")
-    words = [draft.word(each) for each in options]
-    add = run_as_root(f"/usr/sbin/{what}add", *words, draft.word(name))
-    delete = run_as_root(f"/usr/sbin/{what}del", *([] if present else words), draft.word(name))
-    draft.claim_once(f"the {what} {name}", "there" if present else "gone")
-    draft.add_step(
-        origin,
-        {
-            "title": f"{'Add' if present else 'Remove'} the {what} {shown}",
-            "when": f'{found} {"==" if present else "!="} ""',
-            "do": add if present else delete,
-            **({"undo": delete} if present else {"no_undo": f"the {what} has to be added again"}),
-            "before": f"{{{found} == '' ? 'missing' : {found}}}",
-            "after": "there" if present else "missing",
-        },
-    )
-
-
-# The fields of getent passwd, the option of usermod, and what is allowed in one.
-ACCOUNT_FIELDS: Mapping[str, tuple[int, str, str]] = {
-    "uid": (2, "-u", "[0-9]{1,10}"),
-    "comment": (4, "-c", "[A-Za-z0-9 .@_-]{1,100}"),
-    "home": (5, "-d", "/[A-Za-z0-9_./-]{0,200}"),
-    "shell": (6, "-s", "/[A-Za-z0-9_./-]{1,200}"),
-}
-
-
-def carry_account_field(draft: Draft, origin: Origin, user: str, field: str, wanted: str) -> None:
-    """Have a user who is there already with this number, comment, home or shell."""
-    place, option, pattern = ACCOUNT_FIELDS[field]
-    _check_value(draft, user, OWNER.pattern, "a plain name")
-    _check_value(draft, wanted, pattern, f"a plain {field}")
-    reading = {"run": ["getent", "passwd", draft.word(user)], "statuses": [0, 2], "as": "text"}
-    found = draft.add_reading(f"user_{user}", reading)
-    value = f'{found} == "" ? {draft.expression(wanted)} : split({found}, ":")[{place}]'
-    # A comment may be of any words, which no sudo rule can hold.
-    state = value if field == "comment" else {"value": value, "pattern": pattern}
-    now = draft.add_state(f"{field}_{user}", state)
-    _set_field(draft, origin, user, field, option, now, wanted)
-
-
-def carry_first_group(draft: Draft, origin: Origin, user: str, group: str) -> None:
-    """Have a user who is there already with this group as the first one."""
-    for name in (user, group):
-        _check_value(draft, name, OWNER.pattern, "a plain name")
-    reading = {"run": ["id", "-gn", draft.word(user)], "statuses": [0, 1], "as": "text"}
-    found = draft.add_reading(f"first_group_{user}", reading)
-    value = f'{found} == "" ? {draft.expression(group)} : {found}'
-    state = {"value": value, "pattern": OWNER.pattern}
-    now = draft.add_state(f"group_of_{user}", state)
-    _set_field(draft, origin, user, "first group", "-g", now, group)
-
-
-def carry_group_number(draft: Draft, origin: Origin, name: str, number: str) -> None:
-    """Have a group that is there already with this number."""
-    _check_value(draft, name, OWNER.pattern, "a plain name")
-    _check_value(draft, number, "[0-9]{1,10}", "a number of a group")
-    reading = {"run": ["getent", "group", draft.word(name)], "statuses": [0, 2], "as": "text"}
-    found, wanted = draft.add_reading(f"group_{name}", reading), draft.expression(number)
-    value = f'{found} == "" ? {wanted} : split({found}, ":")[2]'
-    now = draft.add_state(f"number_of_{name}", {"value": value, "pattern": "[0-9]{1,10}"})
-    draft.claim(f"the number of the group {name}", number)
-    shown, word = draft.text(number), draft.word(name)
-    draft.add_step(
-        origin,
-        {
-            "title": f"Give the group {draft.text(name)} the number {shown}",
-            "when": f"{now} != {wanted}",
-            "do": run_as_root("/usr/sbin/groupmod", "-g", draft.word(number), word),
-            "undo": run_as_root("/usr/sbin/groupmod", "-g", f"{{{now}}}", word),
-            "before": f"{{{now}}}",
-            "after": shown,
-        },
-    )
-
-
-def _set_field(
-    draft: Draft, origin: Origin, user: str, field: str, option: str, now: str, wanted: str
-) -> None:
-    """Add a step that sets a field by an option of usermod. now: the state that was read."""
-    draft.claim(f"the {field} of {user}", wanted)
-    word, shown = draft.word(user), draft.text(wanted)
-    draft.add_step(
-        origin,
-        {
-            "title": f"Set the {field} of {draft.text(user)} to {shown}",
-            "when": f"{now} != {draft.expression(wanted)}",
-            "do": run_as_root("/usr/sbin/usermod", option, draft.word(wanted), word),
-            **(
-                {"no_undo": f"put it back by hand: {{{now}}}"}
-                if field == "comment"
-                else {"undo": run_as_root("/usr/sbin/usermod", option, f"{{{now}}}", word)}
-            ),
-            "before": f"{{{now}}}",
-            "after": shown,
-        },
-    )
-
-
-def carry_membership(draft: Draft, origin: Origin, user: str, group: str) -> None:
-    """Have a user in a group, and in the groups that it is in already."""
-    for name in (user, group):
-        _check_value(draft, name, OWNER.pattern, "a plain name")
-    who, where, shown = draft.word(user), draft.word(group), draft.text(group)
-    reading = {"run": ["id", "-nG", who], "statuses": [0, 1], "as": "text"}
-    found = draft.add_reading(f"groups_{user}", reading)
-    shown_user = draft.text(user)
-    draft.current.append(
-        f"the groups of {shown_user} are {{{found} == '' ? 'not known' : {found}}}"
-    )
-    draft.claim(f"whether {user} is in {group}", "yes")
-    draft.add_step(
-        origin,
-        {
-            "title": f"Add {shown_user} to the group {shown}",
-            "when": f'!({draft.expression(group)} in split({found}, " "))',
-            "do": run_as_root("/usr/sbin/usermod", "-aG", where, who),
-            "undo": run_as_root("/usr/bin/gpasswd", "-d", who, where),
-            "before": f"not in {shown}",
-            "after": f"in {shown}",
         },
     )
 

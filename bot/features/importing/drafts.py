@@ -176,6 +176,12 @@ class Draft:
         if given.get("pattern") == "TODO":
             given["pattern"] = pattern
 
+    def check_value(self, value: str, pattern: str, what: str) -> None:
+        """Refuse what is not of a pattern, which a value of the request gets. Raises Unclear."""
+        if not is_value(value) and not re.fullmatch(pattern, fill_marks(value)):
+            raise Unclear(f"{show_marks(value)[:80]!r} is not {what}")
+        self.set_pattern(value, pattern)
+
     def _use(self, text: str, shown: str) -> str:
         self.used.update(_MARK.findall(text))
         return _MARK.sub(lambda found: shown % found[1], text)

@@ -181,19 +181,6 @@ def carry_module_file(draft: Draft, origin: Origin, name: str) -> None:
     )
 
 
-def carry_update(draft: Draft, origin: Origin, changed: str) -> None:
-    """Read the lists of packages again, where a source of them is new."""
-    draft.add_step(
-        origin,
-        {
-            "title": "Read the lists of packages",
-            "when": changed,
-            "do": {**run_as_root("/usr/bin/apt-get", "update"), "seconds": 900},
-            "no_undo": "it only reads lists: do it again after an undo",
-        },
-    )
-
-
 def _refuse_odd_part(path: str, lines: list[str]) -> None:
     refuse_odd_path(path)
     refuse_access(path)

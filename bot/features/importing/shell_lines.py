@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.features.importing import changes, file_changes
+from bot.features.importing import accounts, changes, file_changes, packages
 from bot.features.importing.drafts import Draft, Origin, Unclear, mark, show_marks
 from bot.features.importing.shell_reads import SILENT, is_reading
 from runbooks._declared_commands import make_script
@@ -237,7 +237,7 @@ def _understand_packages(program: str) -> Callable[[Sequence[str]], list[Meaning
         present = words[0] == "install"
         return [
             Meaning(
-                lambda draft, origin, each=each: changes.carry_package(
+                lambda draft, origin, each=each: packages.carry_package(
                     draft, origin, each, manager, present=present
                 ),
                 is_package=True,
@@ -258,7 +258,7 @@ def _understand_account(
         name = words
         return [
             Meaning(
-                lambda draft, origin: changes.carry_account(
+                lambda draft, origin: accounts.carry_account(
                     draft, origin, database, name, present=present, options=options
                 )
             )
@@ -274,7 +274,7 @@ def _understand_usermod(rest: Sequence[str]) -> list[Meaning] | None:
         return None
     return [
         Meaning(
-            lambda draft, origin, group=group: changes.carry_membership(
+            lambda draft, origin, group=group: accounts.carry_membership(
                 draft, origin, rest[2], group
             )
         )
