@@ -606,7 +606,7 @@ class _Builder:
         run = [*part.run] or ["/usr/bin/cat" if part.root else "cat", part.file]
         if part.file and not part.file.startswith("/"):
             raise ValueError(f"{part.file!r} is not the path of a file: begin it with /")
-        words = commands.make_words(run, self._values, root=part.root)
+        words = commands.make_words(run, self._values, root=part.root, reads=True)
         refuse_change(run)
         if part.root:
             self._rules.append(commands.make_rule(words, read_only=True))

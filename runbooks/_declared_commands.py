@@ -203,13 +203,17 @@ def _make_words(part: CommandPart, values: Mapping[str, Value]) -> Command:
 
 
 def make_words(
-    run: Sequence[str | int], values: Mapping[str, Value], *, root: bool
+    run: Sequence[str | int], values: Mapping[str, Value], *, root: bool, reads: bool = False
 ) -> tuple[WordTemplate, ...]:
-    """Return the checked words of a command. Raises ValueError."""
+    """Return the checked words of a command. Raises ValueError.
+
+    reads: whether it is one of a reading, whose arguments `refuse_change` looks at.
+    """
     program = str(run[0])
     if not _PROGRAM.fullmatch(program):
         raise ValueError(f"{program!r} is not a program: name it, or give its path")
-    if _RUNNERS.fullmatch(program.rpartition("/")[2]):
+    name = program.rpartition("/")[2]
+    if _RUNNERS.fullmatch(name) and not (reads and name == "find"):
         raise ValueError(
             f"{program} runs other programs: name the program itself, or write a `script`"
         )

@@ -31,6 +31,20 @@ _UNIT_OPTION = (
     r"|-p [A-Za-z,]+|--(property|state|type|output|lines)=[A-Za-z0-9_,.-]+)"
 )
 _POOL_WORDS = rf"( (-[HpPvxTLgLrt]+|-[ostd] [a-z0-9:_,]+|{_KEY}))*"
+# Of find: each test and action, with as many words as find takes for it, of which none looks like
+# an action. Other actions write files, remove them or run programs.
+# https://www.gnu.org/software/findutils/manual/html_mono/find.html
+_FOUND = r"[A-Za-z0-9_{/.*?\[][A-Za-z0-9_.@:+{}/*?,%=\[\]-]*"
+_COUNT = r"([0-9]+|\{[a-z0-9_]+\})"
+_FIND_TEST = (
+    r"(!|\(|\)|-(a|and|o|or|not|true|false|empty|nouser|nogroup|readable|writable|executable"
+    r"|xdev|mount|depth|daystart|follow|prune|print|print0|ls|quit)"
+    rf"|-(i?name|i?path|i?lname|user|group|samefile|fstype|newer([aBcm][aBcmt])?) {_FOUND}"
+    rf"|-type [bcdpfls](,[bcdpfls])*|-(max|min)depth {_COUNT}"
+    rf"|-(uid|gid|links|inum|[acm]min|[acm]time) [-+]?{_COUNT}|-size [-+]?{_COUNT}[bcwkMG]?"
+    rf"|-perm [-/]?({_COUNT}|[ugoa]+[-+=][rwxst]*(,[ugoa]+[-+=][rwxst]*)*)"
+    r"|-printf [A-Za-z0-9_%][A-Za-z0-9_%.:,/@+=\\-]*)"
+)
 _DIRECTORIES = frozenset({"", "/bin", "/sbin", "/usr/bin", "/usr/sbin"})
 # Of the others: the arguments with which they only read. A blank is the end of a word.
 _ARGUMENTS: Mapping[str, str] = {
@@ -43,6 +57,7 @@ _ARGUMENTS: Mapping[str, str] = {
     "ethtool": rf"(-[akgcliSTm] |--show-[a-z-]+ )?{_KEY}",
     "exim": r"-bpc?|-bV|-bP( [a-z_]+)*",
     "exim4": r"-bpc?|-bV|-bP( [a-z_]+)*",
+    "find": rf"(-[HLP] )?(/|{_PATH})( {_PATH})*( {_FIND_TEST})*",
     "findmnt": rf"((-[A-Za-z]+|--[a-z-]+|{_NAME})( |$))*",
     "head": rf"(-[nc] ?[0-9]+ )?(-[qv] )?(-- )?{_PATH}( {_PATH})*",
     "hostname": r"(-[fsdIiA])?",

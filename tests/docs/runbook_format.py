@@ -105,7 +105,8 @@ CEL has operators, `size()`, `startsWith()`, `endsWith()`, `contains()`, `matche
 """
 _READERS_HEAD = """\
 A check runs without an approval. So each program is allowed with the arguments with which it only
-reads:
+reads. Of `find`, these are tests of a name, type, owner, mode, size or time, `!`, `-o`, brackets,
+and the actions `-print`, `-print0`, `-printf`, `-ls`, `-prune` and `-quit`:
 """
 
 

@@ -102,7 +102,13 @@ REFUSED = {
         _read("{run: [/tmp/cat, /x]}"),
         "is not where programs of the system are",
     ),
-    "a reading that runs a program": (_read("{run: [find, /, -delete]}"), "runs other programs"),
+    "a reading that runs a program": (_read("{run: [env, ls]}"), "runs other programs"),
+    "a reading that finds and removes": (_read("{run: [find, /, -delete]}"), "only reads"),
+    "a reading that runs what it finds": (
+        _read("{run: [/usr/bin/find, /x, -exec, /bin/sh, ;], root: true}"),
+        "only reads",
+    ),
+    "a step that finds": (_do("{run: [/usr/bin/find, /x, -delete]}"), "runs other programs"),
     "a reading with an option that writes": (
         _read("{run: [journalctl, --vacuum-size=1]}"),
         "only reads",
@@ -222,6 +228,7 @@ def test_output_of_the_host_cannot_become_another_word():
     [
         ("sysctl", '-n, "{name}"', "vm.swappiness=0"),
         ("postconf", '"{name}"', "mynetworks=0.0.0.0/0"),
+        ("find", '/x, -mtime, "+{name}"', "1/delete"),
     ],
 )
 def test_value_cannot_make_a_reading_write(program: str, words: str, typed: str):
