@@ -11,6 +11,7 @@ from typing import Any
 from bot.features.importing import changes
 from bot.features.importing.ansible_play import (
     KEYWORDS,
+    WHO,
     After,
     Play,
     Target,
@@ -51,6 +52,7 @@ from bot.features.importing.variables import (
     find_role,
     list_conditions,
     list_role_folders,
+    read_setting,
     read_variables,
 )
 from runbooks._declared_yaml import Document, KeyPath
@@ -122,6 +124,11 @@ def import_ansible(
     return found
 
 
+def _is_local(raw: Mapping[str, Any]) -> bool:
+    """Return whether a play is for the machine where Ansible runs."""
+    return raw.get("connection") == "local" or str(raw.get("hosts")) in ("localhost", "127.0.0.1")
+
+
 def _import_tasks(
     file: Path, document: Document, title: str, tasks: list[Any], target: Target
 ) -> Pages:
@@ -147,9 +154,43 @@ def _import_play(
     target: Target,
 ) -> Pages:
     play = _make_play(file, title, raw, raw, target)
-    play.root = is_true(raw.get("become", raw.get("sudo")))
-    login = str(raw.get("remote_user", raw.get("user", "the login")))
-    play.login = "" if login == "root" else login
+    login, is_root = _find_login(play, raw)
+    if is_root is None:
+        _fill_play(play, document, path, raw, is_root=True)
+        if not play.says_who:
+            reason = "nothing says who runs its tasks, as root or with -b: each step is root's"
+            play.pages.leave_out(Origin(file, 1, "become"), reason, is_setting=True)
+            return play.pages
+        # Some say so, and the others are the login's.
+        play = _make_play(file, title, raw, raw, target)
+    play.login = login
+    _fill_play(play, document, path, raw, is_root=is_root is True)
+    return play.pages
+
+
+def _find_login(play: Play, raw: Mapping[str, Any]) -> tuple[str, bool | None]:
+    """Return who runs the tasks of a play, "" for root, and whether they become root.
+
+    The latter is None if nothing says it.
+    """
+    known = play.variables.known
+    own = [raw.get(key) for key in ("remote_user", "user")]
+    named = [known.get(key) for key in ("ansible_user", "ansible_ssh_user")] + own
+    named.append(read_setting(play.file, "defaults", "remote_user"))
+    login = next((str(one) for one in named if one), "the login")
+    become = [known.get("ansible_become"), raw.get("become"), raw.get("sudo")]
+    become.append(read_setting(play.file, "privilege_escalation", "become") or None)
+    said = next((is_true(one) for one in become if one is not None), None)
+    if login == "root":
+        return "", True
+    is_open = said is None and login == "the login" and not raw.keys() & {"become_user"}
+    return login, None if is_open and not _is_local(raw) else said is True
+
+
+def _fill_play(
+    play: Play, document: Document, path: KeyPath, raw: dict[str, Any], *, is_root: bool
+) -> None:
+    file, play.root = play.file, is_root
     play.common = {key: raw[key] for key in _OF_PLAY if key in raw}
 
     def find_origin(name: str) -> Origin:
@@ -167,7 +208,6 @@ def _import_play(
     for at, each in enumerate(_list(file, document, (*path, "handlers"), raw.get("handlers"))):
         _import_handler(play, document, (*path, "handlers", at), each)
     _question_defaults(play)
-    return play.pages
 
 
 def _list(file: Path, document: Document, path: KeyPath, value: object) -> list[Any]:
@@ -243,6 +283,7 @@ def _import_task(
     raw = {**play.common, **raw}
     if "local_action" in raw:
         raw |= {"delegate_to": "localhost"} | _read_local(raw.pop("local_action"))
+    _note_who(play, line, raw)
     modules = list_modules(raw)
     if len(modules) != 1:
         ask(play, Origin(play.file, line, str(raw.get("name") or "task")), "it has no one module")
@@ -260,6 +301,12 @@ def _import_task(
         return
     if short not in FURTHER or not _include(play, origin, module, raw):
         _import_module(play, origin, module, raw, after)
+
+
+def _note_who(play: Play, line: int, raw: Mapping[str, Any]) -> None:
+    """Note that a task says who runs it, unless it runs elsewhere."""
+    if {*raw, *as_mapping(raw.get("vars"))} & WHO and not _runs_elsewhere(raw):
+        play.says_who.append(line)
 
 
 def _import_module(
@@ -498,6 +545,7 @@ def _import_handler(play: Play, document: Document, path: KeyPath, raw: dict[str
     name = str(raw.get("name") or "")
     origin = Origin(play.file, line, name or "handler")
     notified = _list_notified(play, raw)
+    _note_who(play, line, raw)
     if not notified:
         play.pages.leave_out(origin, "no task that was carried over notifies it")
         return

@@ -14,6 +14,9 @@ from bot.features.importing.templates import Scope
 from bot.features.importing.variables import Variables, find_role
 
 LINES = frozenset({"command", "shell", "raw"})
+# Keys, or variables, by which a task says who runs it.
+WHO = frozenset({"become", "become_user", "sudo", "sudo_user", "remote_user", "ansible_become",
+                 "ansible_become_user", "ansible_user"})  # fmt: skip
 # Keys of a task that are no module.
 KEYWORDS = frozenset(
     """
@@ -55,6 +58,8 @@ class Play:
     root: bool = False
     login: str = ""
     """Who runs tasks without `become`, if that is known and not root."""
+    says_who: list[int] = field(default_factory=list[int])
+    """The lines of tasks that say who runs them."""
     used: set[str] = field(default_factory=set[str])
     """The defaults of the role that are used."""
     assumed: set[str] = field(default_factory=set[str])

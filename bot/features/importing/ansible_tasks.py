@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from bot.features.importing.ansible_play import LINES, Play, Task, make_scope, name_item, note_use
-from bot.features.importing.drafts import Unclear, is_value, make_name, mark
+from bot.features.importing.drafts import Unclear, make_name, mark
 from bot.features.importing.pages import make_fields
 from bot.features.importing.sources import as_list, as_mapping, is_list, is_mapping
 from bot.features.importing.template_filters import flatten
@@ -91,7 +91,7 @@ def list_items(play: Play, raw: Mapping[str, Any]) -> list[object]:
 def _fill_items(play: Play, scope: Scope, loop: object) -> list[Any] | None:
     """Return the items of a list that a file gives, in which values of a request stand.
 
-    None if they are not known, or one of them may be a list by itself.
+    None if they are not known. A value that is an item by itself is taken for one, as anywhere.
     """
     named = _NAMED.fullmatch(loop) if isinstance(loop, str) else None
     raw = scope.own.get(named[1], scope.known.get(named[1])) if named else loop
@@ -104,8 +104,7 @@ def _fill_items(play: Play, scope: Scope, loop: object) -> list[Any] | None:
         items = as_list(scope.fill(raw))
     except Unclear:
         return None
-    is_odd = any(is_value(one) if isinstance(one, str) else is_list(one) for one in items)
-    return None if is_odd else items
+    return None if any(map(is_list, items)) else items
 
 
 def _find_open_list(scope: Scope, loop: object) -> str | None:
@@ -212,8 +211,8 @@ def _name_value(play: Play, shown: str) -> str:
 
 def _show_unset(play: Play, scope: Scope, name: str, default: str | None) -> str:
     """Return the mark of a value that a request brings."""
-    of_item = "[]" in name
-    if name not in play.unknown and name not in scope.own and (of_item or is_simple(name)):
+    of_item, base = "[]" in name, name.partition(".")[0]
+    if name not in play.unknown and base not in scope.own and (of_item or is_simple(base)):
         shown = name.replace("[].", " ").replace("[]", " item")
         field = _name_value(play, shown)
         play.unknown[name] = field

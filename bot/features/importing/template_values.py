@@ -11,6 +11,11 @@ ROLE = "\x03role"
 OMIT = object()
 """The value of `omit`: an argument that is not given."""
 FOR_RUN = frozenset({"lookup", "query", "q", "vars", "now", "undef", "loop", "environment"})
+# Parts of what a task registers, which may be one of a file that is not read.
+OF_RESULTS = frozenset(
+    {"stdout", "stderr", "stdout_lines", "stderr_lines", "rc", "stat", "results", "changed",
+     "failed", "skipped", "msg", "content", "json", "status", "invocation", "ansible_facts"}
+)  # fmt: skip
 # A name of its own, and neither a fact of a host nor what a loop or the inventory has.
 _SIMPLE = re.compile(r"(?!(?:ansible|group|hostvars|item|omit|role|play)(?:_|s?\b))[A-Za-z_]\w*")
 
@@ -20,23 +25,28 @@ class NotKnownError(TemplateRuntimeError):
 
 
 class Unset(StrictUndefined):
-    """A variable that no file sets."""
+    """A variable that no file sets, or a part of one."""
 
-    variable = ""
+    reason = "no file sets {}"
+
+    def __init__(self, variable: str) -> None:
+        """variable: its name, and the place in it, such as `spark.home` or `users[].name`."""
+        said = self.reason.format(variable)
+        super().__init__(hint=f"it computes a value: {said}", exc=NotKnownError)
+        self.variable = variable
+
+    def get_part(self, key: object) -> "Unset":
+        if key in OF_RESULTS:
+            raise NotKnownError(
+                f"it computes a value: {self.variable}.{key} is known only in a run"
+            )
+        return type(self)(f"{self.variable}.{key}")
 
 
 class ListItem(Unset):
     """An item of a list that only an inventory has, or a part of one."""
 
-    def __init__(self, variable: str) -> None:
-        """variable: the list and the place in it, such as `users[].name`."""
-        super().__init__(
-            hint=f"it computes a value: only an inventory has {variable}", exc=NotKnownError
-        )
-        self.variable = variable
-
-    def get_part(self, key: object) -> "ListItem":
-        return ListItem(f"{self.variable}.{key}")
+    reason = "only an inventory has {}"
 
 
 class Unknown(StrictUndefined):

@@ -20,9 +20,9 @@ from bot.features.importing.sources import Plain, as_list, as_mapping, is_list, 
 from bot.features.importing.template_filters import FILTERS, OF_JINJA, TESTS, as_value
 from bot.features.importing.template_values import (
     FOR_RUN,
+    OF_RESULTS,
     OMIT,
     Facts,
-    ListItem,
     NotKnownError,
     Unknown,
     Unset,
@@ -163,9 +163,7 @@ class Scope:
         reason = "it computes a value: "
         if name in self.assigned or not is_simple(name):
             return Unknown(hint=f"{reason}{name} is known only in a run", exc=NotKnownError)
-        unset = Unset(hint=f"{reason}no file sets {name}", exc=NotKnownError)
-        unset.variable = name
-        return unset
+        return Unset(name)
 
     def _resolve_nested(self, name: str, raw: Any) -> Any:
         if self._nested > _MOST_NESTED:
@@ -239,12 +237,6 @@ class Scope:
         if text is not None:
             return nodes.Const(text, lineno=node.lineno)
         part = self._find_part(name, inner)
-        if part is None and isinstance(name, nodes.Name) and name.name not in inner:
-            # What a file gives in another way than it seems is nothing to ask for.
-            is_odd = isinstance(self.own.get(name.name, self.known.get(name.name)), Plain)
-            is_own = name.name in self.items or name.name in FOR_RUN or is_odd
-            if not is_own and isinstance(self.resolve(name.name), StrictUndefined):
-                part = name.name
         return nodes.Const(self.show_unset(part, default), lineno=node.lineno) if part else node
 
     def _replace_within(self, node: nodes.Expr, inner: set[str]) -> None:
@@ -266,10 +258,22 @@ class Scope:
             node.args = replace_all(node.args)
 
     def _find_part(self, node: nodes.Node, inner: set[str]) -> str | None:
-        """Return which part of an item of an unknown list a node is; None for anything else."""
+        """Return what a node shows that no file sets, or of an item of an unknown list.
+
+        None for anything else.
+        """
         name, keys = _read_chain(node)
-        item = None if name in inner else self.items.get(name)
-        return ".".join([item.variable, *keys]) if isinstance(item, ListItem) else None
+        if not name or name in inner:
+            return None
+        found = self.items.get(name)
+        # What a file gives in another way than it seems is nothing to ask for.
+        is_odd = isinstance(self.own.get(name, self.known.get(name)), Plain)
+        if name not in self.items and name not in FOR_RUN and not is_odd:
+            found = self.resolve(name)
+        if isinstance(found, Unset):
+            return ".".join([found.variable, *keys]) if OF_RESULTS.isdisjoint(keys) else None
+        is_unknown = isinstance(found, StrictUndefined) and name not in self.items
+        return name if is_unknown and not keys else None
 
     def _find_text(self, node: nodes.Node, inner: set[str]) -> str | None:
         """Return the text with values of the request that a node is; None for anything else.
@@ -418,11 +422,11 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.tests |= {"defined": self._is_defined, "undefined": self._is_undefined, **TESTS}
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        is_part = isinstance(obj, ListItem)
+        is_part = isinstance(obj, Unset)
         return obj.get_part(attribute) if is_part else super().getattr(obj, attribute)
 
     def getitem(self, obj: Any, argument: Any) -> Any:
-        is_part = isinstance(obj, ListItem)
+        is_part = isinstance(obj, Unset)
         return obj.get_part(argument) if is_part else super().getitem(obj, argument)
 
     def _default(self, value: Any, other: Any = "", boolean: Any = False) -> Any:  # noqa: FBT002 - Jinja calls it so

@@ -136,23 +136,31 @@ def find_role(file: Path) -> Path | None:
 
 def list_role_folders(file: Path) -> list[Path]:
     """Return the folders of roles that a configuration or a collection around a file names."""
-    for each in list(file.absolute().parents)[:6]:
-        if (each / "ansible.cfg").is_file():
-            return [each / one for one in _read_roles_path(each / "ansible.cfg")]
-        if (each / "galaxy.yml").is_file():
-            return [each / "roles"]
-    return []
+    place = _find_configured(file)
+    if place and (place / "ansible.cfg").is_file():
+        names = read_setting(file, "defaults", "roles_path").split(":")
+        plain = [one.strip() for one in names]
+        return [place / one for one in plain if re.fullmatch(r"(?!/|~|.*\.\.)[\w./-]+", one)]
+    return [place / "roles"] if place else []
 
 
-def _read_roles_path(file: Path) -> list[str]:
-    """Return the folders of roles that a configuration of Ansible has beside it."""
+def _find_configured(file: Path) -> Path | None:
+    """Return the folder around a file with a configuration of Ansible, or of a collection."""
+    names = ("ansible.cfg", "galaxy.yml")
+    parents = list(file.absolute().parents)[:6]
+    return next((one for one in parents if any((one / name).is_file() for name in names)), None)
+
+
+def read_setting(file: Path, section: str, name: str) -> str:
+    """Return what the next configuration of Ansible around a file sets; "" for nothing."""
+    place = _find_configured(file)
     parser = ConfigParser(interpolation=None, strict=False)
     try:
-        parser.read_string(read_bytes(file).decode())
-        names = parser.get("defaults", "roles_path", fallback="").split(":")
+        if place and (place / "ansible.cfg").is_file():
+            parser.read_string(read_bytes(place / "ansible.cfg").decode())
+        return parser.get(section, name, fallback="").strip()
     except (ConfigParserError, SourceError, UnicodeDecodeError):
-        return []
-    return [one.strip() for one in names if re.fullmatch(r"(?!/|~|.*\.\.)[\w./-]+", one.strip())]
+        return ""
 
 
 def _name_role(role: Path) -> dict[str, str]:

@@ -291,7 +291,7 @@ def test_playbook_is_carried_over_with_its_loops_values_conditions_and_handlers(
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        ("file: {path: /srv/x, state: touch}", "name the owner"),
+        ("{file: {path: /srv/x, state: touch}, become: no}", "name the owner"),
         ("file: {path: /srv/x, state: touch, owner: ann}", "carried over"),
         ("{command: ls /x, become_user: ann}", "it runs as ann"),
         ("{apt: name=x, environment: {A: b}}", "it has `environment`"),

@@ -105,10 +105,39 @@ def test_values_joined_to_what_a_request_brings_stay_joined_and_nothing_is_compu
     assert "/app/off" not in page, "the files decide that"
     assert "Ansible asked base == '/srv'" in page, "and not this"
     assert "APP" not in page
-    assert "/srv/{either}" not in page, "it may be a list"
+    assert "Create the file /srv/{either}" in page, "of a list, a request is for one, as anywhere"
     assert "Create the file {top}/app/one" in page
     assert "Ansible asked item != '/srv/two'" in page
     assert "/srv/two" not in page.replace("item != '/srv/two'", "")
+
+
+PARTS = {
+    "tasks/main.yml": "- file: {path: '{{ item }}', state: directory, owner: '{{ app.owner }}'}\n"
+    "  with_items: ['{{ app.data }}', '{{ app[\"log\"].dir | default(\"/var/log/app\") }}']\n"
+    "- file: {path: '/srv/{{ app.data }}', state: touch}\n  when: app.data != '/'\n"
+    "- copy: {dest: /srv/a, content: '{{ app.data | upper }}'}\n"
+    "- copy: {dest: /srv/b, content: '{{ found.stdout }}'}\n"
+    "- copy: {dest: /srv/c, content: '{{ groups.web }}'}\n"
+    "- copy: {dest: /srv/d, content: '{{ conf.part }}'}\n"
+    "- copy: {dest: /srv/e, content: x}\n  when: app.tls is defined and app.tls\n"
+    "- file: {path: '/srv/f{{ app.name | default(omit) }}', state: touch}\n",
+    "defaults/main.yml": "conf: {other: x}\n",
+}
+
+
+def test_part_of_a_value_that_no_file_sets_is_a_field(tmp_path: Path):
+    job = write_role(tmp_path, PARTS)
+    page = show(job)
+    assert "description: app.data" in page
+    assert "Create the directory {app_data}" in page
+    assert "Create the directory {app_log_dir}" in page
+    assert "description: app.log.dir default: /var/log/app" in page
+    assert "Set the owner of {app_log_dir} to {app_owner}" in page
+    assert "Ansible asked app.data != '/'" in page
+    assert "APP" not in page
+    assert "Ansible asked app.tls is defined and app.tls" in page
+    left_out = [one.line for one in job.outcomes if one.kind == "left out" and not one.is_setting]
+    assert left_out == [5, 6, 7, 8, 11]
 
 
 def test_what_runs_where_ansible_runs_is_asked_about_once(tmp_path: Path):
