@@ -11,17 +11,20 @@ from typing import Any
 from bot.features.importing import changes
 from bot.features.importing.ansible_play import (
     KEYWORDS,
+    MOST_NESTED,
     WHO,
     After,
     Play,
     Target,
     as_parts,
     ask,
+    drop_of_dynamic,
     list_modules,
     make_scope,
     name_item,
     note_use,
 )
+from bot.features.importing.ansible_playbooks import find_login, is_play, list_plays
 from bot.features.importing.ansible_steps import (
     FURTHER,
     ODD_FLAGS,
@@ -31,17 +34,23 @@ from bot.features.importing.ansible_steps import (
     find_no_meaning,
     notify,
 )
-from bot.features.importing.ansible_tasks import find_no_change, list_items, make_task
+from bot.features.importing.ansible_tasks import (
+    find_no_change,
+    list_items,
+    make_task,
+    split_arguments,
+    split_include,
+)
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
 from bot.features.importing.pages import Imported, Pages
 from bot.features.importing.sources import (
     SourceError,
     as_list,
     as_mapping,
+    is_false,
     is_file_within,
     is_list_of_mappings,
     is_mapping,
-    is_true,
     read_bytes,
     read_yaml,
 )
@@ -52,7 +61,6 @@ from bot.features.importing.variables import (
     find_role,
     list_conditions,
     list_role_folders,
-    read_setting,
     read_variables,
 )
 from runbooks._declared_yaml import Document, KeyPath
@@ -60,6 +68,8 @@ from runbooks._declared_yaml import Document, KeyPath
 _LISTS = ("pre_tasks", "tasks", "post_tasks")
 _SETTINGS: Mapping[str, str] = {
     "import_playbook": "import that file too",
+    "ansible.builtin.import_playbook": "import that file too",
+    "include": "import that file too",
     "vars_files": "their values are not read: name these files by --vars",
     "vars_prompt": "the request has fields: the draft asks for their values",
     "strategy": "a request for several hosts is one for each",
@@ -74,10 +84,14 @@ _OF_PLAY = ("become_user", *ODD_KEYS, *ODD_FLAGS)
 _OF_BLOCK = (*_OF_PLAY, "become", "delegate_to", "tags")
 _OF_INCLUDE = frozenset(
     {"name", "tags", "when", "vars", "loop", "with_items", "loop_control", "with_first_found",
-     "become", "notify"}
+     "become", "notify", "static"}
 )  # fmt: skip
-_OF_ROLE = frozenset({"name", "tags", "when", "vars", "become", "notify"})
-_MOST_NESTED = 5
+_OF_ROLE = frozenset(
+    {"name", "tags", "when", "vars", "become", "notify", "loop", "with_items", "loop_control"}
+)
+_OF_APPLY = frozenset({"tags", "become", "become_user", "when", "vars"})
+# Beside its handlers and its variables, which may be other ones.
+_ROLE_ARGUMENTS = frozenset({"name", "tasks_from", "public", "allow_duplicates"})
 _MOST_INCLUDED = 300
 # After all lines.
 _LAST = 10**9
@@ -103,13 +117,9 @@ def import_ansible(
     items = document.data
     if not is_list_of_mappings(items):
         raise SourceError(f"{file}: line 1: is not a playbook: a list of plays, or of tasks")
-    plays = [
-        (at, one)
-        for at, one in enumerate(as_list(items))
-        if "hosts" in one or "import_playbook" in one
-    ]
     title = name or (file.absolute().parent.parent.name if file.stem == "main" else file.stem)
-    if not plays:
+    plays = [*list_plays(file, document, ())]
+    if not any(is_play(one.raw) for one in plays):
         if not any("block" in one or len(list_modules(one)) == 1 for one in as_list(items)):
             raise SourceError(
                 f"{file}: line 1: is not a playbook: none of its entries is a play, which has "
@@ -117,16 +127,14 @@ def import_ansible(
             )
         return [_import_tasks(file, document, title, items, target).finish(taken)]
     found: list[Imported] = []
-    for number, (at, raw) in enumerate(plays, start=1):
-        known = str(raw.get("name") or "")
-        shown = known or (title if len(plays) == 1 else f"{title} play{number}")
-        found.append(_import_play(file, document, (at,), shown, raw, target).finish(taken))
+    for number, one in enumerate(plays, start=1):
+        known = str(one.raw.get("name") or "")
+        base = title if one.file == file else one.file.stem
+        shown = known or (base if len(plays) == 1 else f"{base} play{number}")
+        found.append(
+            _import_play(one.file, one.document, one.path, shown, one.raw, target).finish(taken)
+        )
     return found
-
-
-def _is_local(raw: Mapping[str, Any]) -> bool:
-    """Return whether a play is for the machine where Ansible runs."""
-    return raw.get("connection") == "local" or str(raw.get("hosts")) in ("localhost", "127.0.0.1")
 
 
 def _import_tasks(
@@ -136,7 +144,7 @@ def _import_tasks(
     play.root = True
     reason = "the file does not say who runs its tasks: each step is root's"
     play.pages.leave_out(Origin(file, 1, "become"), reason, is_setting=True)
-    for at, each in enumerate(tasks):
+    for at, each in enumerate(_list(file, document, (), tasks)):
         _import_task(play, document, (at,), each)
     if find_role(file):
         play.roles.append(play)
@@ -154,7 +162,7 @@ def _import_play(
     target: Target,
 ) -> Pages:
     play = _make_play(file, title, raw, raw, target)
-    login, is_root = _find_login(play, raw)
+    login, is_root = find_login(play, raw)
     if is_root is None:
         _fill_play(play, document, path, raw, is_root=True)
         if not play.says_who:
@@ -166,25 +174,6 @@ def _import_play(
     play.login = login
     _fill_play(play, document, path, raw, is_root=is_root is True)
     return play.pages
-
-
-def _find_login(play: Play, raw: Mapping[str, Any]) -> tuple[str, bool | None]:
-    """Return who runs the tasks of a play, "" for root, and whether they become root.
-
-    The latter is None if nothing says it.
-    """
-    known = play.variables.known
-    own = [raw.get(key) for key in ("remote_user", "user")]
-    named = [known.get(key) for key in ("ansible_user", "ansible_ssh_user")] + own
-    named.append(read_setting(play.file, "defaults", "remote_user"))
-    login = next((str(one) for one in named if one), "the login")
-    become = [known.get("ansible_become"), raw.get("become"), raw.get("sudo")]
-    become.append(read_setting(play.file, "privilege_escalation", "become") or None)
-    said = next((is_true(one) for one in become if one is not None), None)
-    if login == "root":
-        return "", True
-    is_open = said is None and login == "the login" and not raw.keys() & {"become_user"}
-    return login, None if is_open and not _is_local(raw) else said is True
 
 
 def _fill_play(
@@ -214,7 +203,7 @@ def _list(file: Path, document: Document, path: KeyPath, value: object) -> list[
     if value is not None and not is_list_of_mappings(value):
         line = document.make_error(path, "").line
         raise SourceError(f"{file}: line {line}: {path[-1]} is not a list of tasks")
-    return as_list(value)
+    return [*map(drop_of_dynamic, as_list(value))]
 
 
 def _make_play(
@@ -364,30 +353,68 @@ def _import_block(play: Play, document: Document, path: KeyPath, raw: dict[str, 
 
 def _include(play: Play, origin: Origin, module: str, raw: Mapping[str, Any]) -> bool:
     """Import the tasks of another file or role in the place of a task, if it is known which."""
-    if len(play.around) >= _MOST_NESTED:
+    short = module.rpartition(".")[2]
+    if len(play.around) >= MOST_NESTED or short == "import_playbook":
         return False
-    if module.endswith("_role"):
-        given = as_mapping(raw[module])
-        name, part = given.get("name"), given.get("tasks_from", "main")
-        plain = {"name", "tasks_from"}
-        # Its tags change nothing.
-        plain |= {"apply"} if as_mapping(given.get("apply")).keys() == {"tags"} else set()
-        if raw.keys() - _OF_ROLE - {module} or given.keys() - plain:
-            return False
-        return _import_role(play, origin, str(name), raw, str(part))
-    more = {"delegate_to"} if module.endswith("import_tasks") else set[str]()
-    own = {*_OF_INCLUDE, *more}
-    if module.endswith("playbook") or raw.keys() - own - {module}:
+    split, apply = _split_include(module, raw)
+    plain = _OF_ROLE if short.endswith("role") else _OF_INCLUDE
+    odd = split.keys() - plain - {module}
+    odd -= {one for one in ("check_mode", "ignore_errors") if is_false(split.get(one))}
+    odd -= {"delegate_to"} if short == "import_tasks" else set()
+    if odd or apply.keys() - _OF_APPLY:
         return False
+    inner = _inherit(split, apply)
     try:
-        found = _list_included(play, module, raw)
+        if short.endswith("role"):
+            return _include_roles(play, origin, module, split, inner)
+        found = _list_included(play, module, split)
     except (Unclear, SourceError):
         return False
     for values, file, document in found:
         inside = replace(play, file=file, items=values, around=(*play.around, play.file))
-        _import_inside(inside, origin, raw, document)
+        _import_inside(inside, origin, inner, document)
     reason = f"its tasks are here in its place: {', '.join(one.name for _, one, _ in found)}"
     play.pages.leave_out(origin, reason, is_setting=True)
+    return True
+
+
+def _split_include(
+    module: str, raw: Mapping[str, Any]
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Return a task that includes with its arguments as a mapping, and what it applies."""
+    given = raw[module]
+    if is_mapping(given):
+        arguments = as_mapping(given)
+        plain = {key: each for key, each in arguments.items() if key != "apply"}
+        return {**raw, module: plain}, as_mapping(arguments.get("apply"))
+    if module.endswith("role"):
+        return {**raw, module: split_arguments(module, str(given))}, {}
+    # Before there were `vars`, they were beside the name of the file.
+    name, values = split_include(str(given))
+    tags = {key: values.pop(key) for key in values.keys() & {"tags"}}
+    values |= as_mapping(raw.get("vars"))
+    return {**raw, **tags, module: name, **({"vars": values} if values else {})}, {}
+
+
+def _include_roles(
+    play: Play, origin: Origin, module: str, raw: Mapping[str, Any], inner: Mapping[str, Any]
+) -> bool:
+    """Import the role that a task includes, for each item of its loop. Raises Unclear."""
+    given = as_mapping(raw[module])
+    if given.keys() - _ROLE_ARGUMENTS:
+        return False
+    wanted = list[tuple[Mapping[str, Any], str, str]]()
+    for item in list_items(play, raw):
+        values = {**play.items, **({} if item is None else {name_item(raw): item})}
+        scope = make_scope(play, raw, values)
+        names = (given.get("name"), given.get("tasks_from", "main"))
+        name, part = (str(scope.evaluate(one)) for one in names)
+        note_use(play, scope)
+        wanted.append((values, name, part))
+    if not all(_find_role_file(play, name, part) for _, name, part in wanted):
+        return False
+    for values, name, part in wanted:
+        _import_role(replace(play, items=values), origin, name, inner, part)
     return True
 
 
@@ -434,7 +461,7 @@ def _import_inside(
             "import them one by one"
         )
     inside.pages.within.append(origin.line)
-    for at, each in enumerate(as_list(document.data)):
+    for at, each in enumerate(_list(inside.file, document, (), document.data)):
         _import_task(inside, document, (at,), _inherit(raw, each))
     inside.pages.within.pop()
 
@@ -459,26 +486,10 @@ def _import_role(
     play: Play, origin: Origin, name: str, raw: Mapping[str, Any], part: str = "main"
 ) -> bool:
     """Import the tasks of a role that is beside the file; return whether there is one."""
-    place = find_role(play.file) or play.file.absolute().parent / "x"
-    folders = (place.parent, place.parent / "roles", *list_role_folders(play.file))
-    names = (f"{part}.yml", f"{part}.yaml", part)
-    files = [
-        (each / name, each / name / "tasks" / one)
-        for each in folders
-        for one in names
-        if is_file_within(each / name / "tasks" / one, each)
-    ]
-    if not files or len(play.around) >= _MOST_NESTED or "{{" in name + part:
+    found = _find_role_file(play, name, part)
+    if not found:
         return False
-    _, file = files[0]
-    if _includes_itself(play, file):
-        return False
-    try:
-        document = read_yaml(file, read_bytes(file))
-    except SourceError:
-        return False
-    if not is_list_of_mappings(document.data):
-        return False
+    file, document = found
     given, own = play.variables, read_variables(file, {}, document.data, play.facts, play.values)
     # What a play says comes before a role's defaults, and its other variables before the play.
     said = {one: given.known[one] for one in given.known.keys() - given.defaults}
@@ -503,6 +514,27 @@ def _import_role(
     _import_inside(inside, origin, raw, document)
     play.pages.leave_out(origin, f"its tasks are here: the role {name}", is_setting=True)
     return True
+
+
+def _find_role_file(play: Play, name: str, part: str) -> tuple[Path, Document] | None:
+    """Return the file with the tasks of a role that is beside a file; None if there is none."""
+    place = find_role(play.file) or play.file.absolute().parent / "x"
+    folders = (place.parent, place.parent / "roles", *list_role_folders(play.file))
+    names = (f"{part}.yml", f"{part}.yaml", part)
+    files = [
+        each / name / "tasks" / one
+        for each in folders
+        for one in names
+        if is_file_within(each / name / "tasks" / one, each)
+    ]
+    is_odd = not files or len(play.around) >= MOST_NESTED or "{{" in name + part
+    if is_odd or _includes_itself(play, files[0]):
+        return None
+    try:
+        document = read_yaml(files[0], read_bytes(files[0]))
+    except SourceError:
+        return None
+    return (files[0], document) if is_list_of_mappings(document.data) else None
 
 
 def _import_role_handlers(play: Play) -> None:

@@ -7,13 +7,15 @@ from typing import Any
 
 from bot.features.importing.drafts import Draft, Origin
 from bot.features.importing.pages import Pages
-from bot.features.importing.sources import as_list, as_mapping
+from bot.features.importing.sources import as_list, as_mapping, is_false
 from bot.features.importing.systems import DEFAULT_SYSTEM, SYSTEMS, System
 from bot.features.importing.template_values import ROLE, Facts
 from bot.features.importing.templates import Scope
 from bot.features.importing.variables import Variables, find_role
 
 LINES = frozenset({"command", "shell", "raw"})
+MOST_NESTED = 5
+"""How many files may include each other."""
 # Keys, or variables, by which a task says who runs it.
 WHO = frozenset({"become", "become_user", "sudo", "sudo_user", "remote_user", "ansible_become",
                  "ansible_become_user", "ansible_user"})  # fmt: skip
@@ -24,7 +26,7 @@ KEYWORDS = frozenset(
     notify loop loop_control ignore_errors args vars environment delegate_to run_once
     listen no_log check_mode diff retries delay until async poll any_errors_fatal block rescue
     always local_action action ignore_unreachable throttle collections module_defaults connection
-    remote_user sudo sudo_user delegate_facts timeout debugger become_exe port
+    remote_user sudo sudo_user static delegate_facts timeout debugger become_exe port
     """.split()  # noqa: SIM905 - so many names are easier to read this way
 )
 
@@ -123,6 +125,18 @@ class Target:
 def list_modules(raw: dict[str, Any]) -> list[str]:
     """Return the keys of a task that say what it does: one, unless it is something else."""
     return [key for key in raw if key not in KEYWORDS and not key.startswith("with_")]
+
+
+def drop_of_dynamic(raw: dict[str, Any]) -> dict[str, Any]:
+    """Return a task without who runs it, if that does not hold for what it includes in a run.
+
+    As in _get_parent_attribute of lib/ansible/playbook/task.py; newer ones refuse such a task.
+    """
+    kinds = {key.rpartition(".")[2] for key in raw}
+    is_dynamic = kinds & {"include_tasks", "include_role"} or (
+        "include" in kinds and ("loop" in raw or is_false(raw.get("static")))
+    )
+    return {key: raw[key] for key in raw if key not in WHO} if is_dynamic else raw
 
 
 def as_parts(value: object) -> list[Any]:

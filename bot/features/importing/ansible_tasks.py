@@ -158,7 +158,7 @@ def make_task(
     short = module.rpartition(".")[2]
     given = raw[module]
     if isinstance(given, str | int) or given is None:
-        given = _split_arguments(short, str(given or ""))
+        given = split_arguments(short, str(given or ""))
     if not is_mapping(given):
         raise Unclear(f"the arguments of {short} are not a mapping")
     found = {**as_mapping(raw.get("args")), **as_mapping(given)}
@@ -181,13 +181,25 @@ def _fill_plain(scope: Scope, given: Mapping[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in filled.items() if each is not OMIT}
 
 
-def _split_arguments(module: str, text: str) -> dict[str, Any]:
+def _split_words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError:
+        return text.split()
+
+
+def split_include(text: str) -> tuple[str, dict[str, Any]]:
+    """Return the name of a file, and the values that are beside it: `x.yml a=1`."""
+    name, *rest = _split_words(_VALUE.sub(r"{{\1}}", text)) or [""]
+    if not all(re.match(r"\w+=", one) for one in rest):
+        return text, {}
+    return name, dict(one.split("=", 1) for one in rest)
+
+
+def split_arguments(module: str, text: str) -> dict[str, Any]:
     """Return the arguments of `module: a=1 b=2`; those of a command have its line as `_`."""
     text = _VALUE.sub(r"{{\1}}", text)
-    try:
-        words = shlex.split(text)
-    except ValueError:
-        words = text.split()
+    words = _split_words(text)
     if module in _FREE:
         names = "creates|removes|chdir|executable|warn|stdin"
         found = dict(re.findall(rf"(?:^|\s)({names})=(\S+)", text))

@@ -345,7 +345,7 @@ def _list_wanted(raw: Mapping[str, Any], module: str) -> list[Any]:
     given = as_mapping(raw[module]).get("file", raw[module])
     if as_mapping(raw[module]).keys() - {"file", "apply"} or "loop" in raw:
         return []
-    if as_mapping(as_mapping(raw[module]).get("apply")).keys() - {"tags"}:
+    if as_mapping(as_mapping(raw[module]).get("apply")).keys() - {"tags", "become"}:
         return []
     given = re.sub(r"^\s*file=", "", given) if isinstance(given, str) else given
     looked_up = _FIRST_FOUND.fullmatch(given) if isinstance(given, str) else None

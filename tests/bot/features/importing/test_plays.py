@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.features.importing.ansible import import_ansible
-from tests.bot.features.importing.test_public_steps import show
+from tests.bot.features.importing.test_public_steps import show, write_role
 
 TOUCH = "  tasks:\n    - file: {path: /srv/a, state: touch}\n    - shell: x > y\n"
 SAID = "nothing says who runs its tasks"
@@ -78,3 +78,103 @@ def test_task_that_runs_where_ansible_runs_says_nothing_of_the_hosts(tmp_path: P
     more = "    - command: date > x\n      delegate_to: localhost\n      become: no\n"
     (job,) = import_ansible(write_play(tmp_path, TOUCH + more), set())
     assert any(SAID in one.note for one in job.outcomes)
+
+
+SITE = {
+    "site.yml": "- import_playbook: web.yml\n  vars: {level: high}\n"
+    "- hosts: db\n  become: yes\n  tasks:\n    - file: {path: /srv/db, state: touch}\n"
+    "- import_playbook: ../outside.yml\n"
+    "- ansible.builtin.import_playbook: '{{ x }}.yml'\n"
+    "- include: plays/old.yml\n",
+    "web.yml": "- hosts: web\n  name: Serve\n  become: yes\n  vars: {level: low}\n  tasks:\n"
+    "    - file: {path: '/srv/{{ level }}', state: touch}\n"
+    "- hosts: web\n  become: yes\n  tasks:\n    - file: {path: /srv/again, state: touch}\n",
+    "plays/old.yml": "- hosts: old\n  become: yes\n  roles: [one]\n",
+    "plays/roles/one/tasks/main.yml": "- file: {path: /srv/one, state: touch}\n",
+}
+
+
+def test_playbooks_beside_a_playbook_are_further_pages(tmp_path: Path):
+    for name, text in SITE.items():
+        (tmp_path / "x" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "x" / name).write_text(text)
+    (tmp_path / "outside.yml").write_text("- hosts: all\n  tasks: [{group: {name: out}}]\n")
+    jobs = import_ansible(tmp_path / "x" / "site.yml", set())
+    assert [(one.name, one.file) for one in jobs] == [
+        ("Serve", "web.yml"),
+        ("web play2", "web.yml"),
+        ("site play3", "site.yml"),
+        ("site play4", "site.yml"),
+        ("site play5", "site.yml"),
+        ("old play6", "old.yml"),
+    ]
+    created = [step["title"] for job in jobs for draft in job.drafts for _, _, step in draft.steps]
+    assert created == [f"Create the file /srv/{each}" for each in ("high", "again", "db", "one")]
+    left = [one for job in jobs for one in job.outcomes if "import that file too" in one.note]
+    assert [one.line for one in left] == [7, 8]
+
+
+def test_playbook_that_only_includes_others_is_one(tmp_path: Path):
+    file = write_play(tmp_path, "  become: yes\n" + TOUCH)
+    (tmp_path / "all.yml").write_text("- include: site.yml\n- include: all.yml\n")
+    first, second = import_ansible(tmp_path / "all.yml", set())
+    assert first.file == file.name
+    assert "Create the file /srv/a" in show(first)
+    assert not second.drafts
+
+
+INCLUDES = {
+    "tasks/main.yml": "- include: old.yml name=ann level={{ number }} tags=x\n"
+    "  static: no\n  when: found.stdout == 'y'\n"
+    "- include_tasks: {file: named.yml, apply: {become: yes, tags: [x], when: wanted}}\n"
+    "  check_mode: no\n"
+    "- include_tasks: {file: named.yml, apply: {environment: {A: b}}}\n"
+    "- include_role: name=other tasks_from=more\n"
+    "- include_role: {name: '{{ item }}', tasks_from: more, public: yes}\n  loop: [other, none]\n"
+    "- import_role: {name: '{{ item }}', tasks_from: more}\n  loop: [other, last]\n",
+    "tasks/old.yml": "- user: {name: '{{ name }}'}\n"
+    "- file: {path: '/srv/{{ level }}', state: touch}\n",
+    "tasks/named.yml": "- file: {path: /srv/named, state: touch}\n",
+    "defaults/main.yml": "number: 3\n",
+    "../other/tasks/more.yml": "- file: {path: /srv/other, state: touch}\n",
+    "../last/tasks/more.yml": "- file: {path: /srv/last, state: touch}\n",
+}
+
+
+def test_includes_have_their_tasks_in_their_place_with_what_they_give(tmp_path: Path):
+    job = write_role(tmp_path / "roles" / "web", INCLUDES)
+    page = show(job)
+    assert "Add the user ann" in page
+    assert "Create the file /srv/3" in page
+    assert page.count("Ansible asked found.stdout == 'y'") == 2
+    assert page.count("Ansible asked wanted") == 1
+    assert page.count("Create the file /srv/named") == 1
+    assert page.count("title: Create the file /srv/other") == 2
+    assert page.count("title: Create the file /srv/last") == 1
+    left_out = [one.line for one in job.outcomes if "import that one too" in one.note]
+    assert left_out == [6, 8]
+
+
+@pytest.mark.parametrize(
+    ("task", "is_root"),
+    [
+        ("- import_tasks: x.yml\n      become: yes", True),
+        ("- include: x.yml\n      become: yes", True),
+        ("- include: x.yml\n      become: yes\n      static: no", False),
+        ("- include_tasks: x.yml\n      become: yes", False),
+        ("- include_tasks: {file: x.yml, apply: {become: yes}}", True),
+        ("- block: [{include_tasks: x.yml}]\n      become: yes", True),
+    ],
+)
+def test_what_is_included_is_roots_only_where_ansible_has_it_so(
+    tmp_path: Path, task: str, is_root: bool
+):
+    """What is included while others run does not become root with the task that includes it.
+
+    Source: _get_parent_attribute in lib/ansible/playbook/task.py
+    """
+    files = {"x.yml": "- file: {path: /srv/a, state: touch}\n"}
+    more = "    - group: {name: x}\n      become: yes\n"
+    file = write_play(tmp_path, f"  tasks:\n    {task}\n{more}", files)
+    (job,) = import_ansible(file, set())
+    assert ("Create the file /srv/a" in show(job)) == is_root
