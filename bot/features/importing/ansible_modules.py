@@ -11,6 +11,7 @@ from bot.features.importing import (
     file_lines,
     file_parts,
     file_sources,
+    file_trees,
 )
 from bot.features.importing.ansible_accounts import ACCOUNT_MODULES
 from bot.features.importing.ansible_given import Given
@@ -172,7 +173,26 @@ def _carry_file(draft: Draft, origin: Origin, given: Given) -> None:
         given.take("force")
     for name in ("access_time", "modification_time") if state == "touch" else ():
         given.refuse_unless(name, "preserve")
+    if given.take_flag("recurse"):
+        follows = given.take_flag("follow", default=True)
+        given.refuse_rest()
+        if state != "directory":
+            raise Unclear("it sets all that is in what may be no directory")
+        file_changes.carry_directory(draft, origin, path, {})
+        file_trees.carry_tree(draft, origin, path, attributes, follows=follows)
+        return
     given.refuse_rest()
+    _carry_path(draft, origin, path, state, target, attributes)
+
+
+def _carry_path(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    state: str,
+    target: str,
+    attributes: dict[str, str],
+) -> None:
     match state:
         case "directory":
             # Of a directory, X is x.

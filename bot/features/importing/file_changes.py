@@ -191,6 +191,10 @@ def _carry_any_mode(draft: Draft, origin: Origin, path: str, wanted: str) -> Non
 def _set_attribute(
     draft: Draft, origin: Origin, path: str, name: str, wanted: str, step: Mapping[str, object]
 ) -> None:
+    for thing, other, _ in draft.claims:
+        within = thing.removeprefix(f"the {name} of all in ")
+        if within != thing and other != wanted and path.startswith(f"{within}/"):
+            raise Unclear(f"a step before it sets {thing} to {show_marks(other)}")
     shown = draft.text(wanted)
     draft.current.append(f"the {name} of {draft.text(path)} is {step['before']}")
     draft.claim(f"the {name} of {path}", wanted)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from bot.features.importing.drafts import Unclear
 
-_ALL, _SET_IDS = 0o7777, 0o6000
+_ALL, _SET_IDS, _SPECIAL_BITS = 0o7777, 0o6000, 0o7000
 _DIGITS = re.compile("(?:0o)?([0-7]{3,5})")
 _CLAUSE = re.compile("([ugoa]+)((?:[-+=][rwxst]*)+)")
 _PLACES = {"u": 6, "g": 3, "o": 0}
@@ -23,6 +23,9 @@ class Mode:
     pattern: str
     """What the mode of a file, in four digits, matches where there is nothing to do."""
     pattern_of_directory: str
+    on: int
+    off: int
+    off_of_directory: int
 
 
 def read_mode(text: str, *, by_chmod: bool = False) -> Mode:
@@ -43,7 +46,61 @@ def read_mode(text: str, *, by_chmod: bool = False) -> Mode:
     word = text if by_chmod else _write(on, off)
     shown = digits[1].lstrip("0") or "0" if digits else text
     patterns = (_match(on, off), _match(on, of_directory))
-    return Mode(f"{on:o}" if not digits and on | off == _ALL else shown, word, *patterns)
+    return Mode(
+        f"{on:o}" if not digits and on | off == _ALL else shown,
+        word,
+        *patterns,
+        on,
+        off,
+        of_directory,
+    )
+
+
+def read_mode_of_all(text: str, *, by_chmod: bool = False) -> tuple[str, list[str]]:
+    """Return the argument of `chmod -R` that sets a mode, and the tests by which find looks for
+    what has another one. Links, which have no mode, are none of it. Raises Unclear.
+
+    X is x for directories, and for files that someone may execute already.
+    """
+    if "X" in text:
+        _refuse_odd_clauses(text)
+    mode = read_mode(text.replace("X", "x"), by_chmod=by_chmod)
+    other = read_mode(text.replace("X", ""), by_chmod=by_chmod) if "X" in text else mode
+    of_file, of_directory = (mode.on, mode.off), (mode.on, mode.off_of_directory)
+    groups = [(["-type", "d"], of_directory), (["!", "-type", "d"], of_file)]
+    if "X" in text:
+        word = (
+            text
+            if by_chmod
+            else ",".join(filter(None, (text, _write(0, mode.off & _SPECIAL_BITS))))
+        )
+        executable = ["-perm", "/0111"]
+        groups[1:] = [
+            ([*groups[1][0], *executable], of_file),
+            ([*groups[1][0], "!", *executable], (other.on, other.off)),
+        ]
+    else:
+        word = mode.word
+        groups = [(list[str](), of_file)] if of_file == of_directory else groups
+    tests = [[*which, "(", *_find_other(*bits), ")"] for which, bits in groups if any(bits)]
+    if not tests:
+        raise Unclear(f"the mode {text[:40]!r} changes nothing")
+    joined = [word for one in tests for word in ("-o", *one)][1:]
+    return word, ["!", "-type", "l", *(joined if len(tests) == 1 else ["(", *joined, ")"])]
+
+
+def _refuse_odd_clauses(text: str) -> None:
+    """Refuse X in a mode that sets or clears x as well before it, of which it depends."""
+    removes = False
+    for sign, letters in re.findall("([-+=])([rwxXst]*)", text):
+        if ("x" in letters and sign != "-") or ("X" in letters and (removes or sign == "-")):
+            raise Unclear(f"the mode {text[:40]!r} is not read for all that is in a directory")
+        removes = removes or (sign == "=" and "X" not in letters) or "x" in letters
+
+
+def _find_other(on: int, off: int) -> list[str]:
+    missing = ["!", "-perm", f"-{on:04o}"] if on else []
+    return [*missing, *(["-o"] if on and off else []), *(["-perm", f"/{off:04o}"] if off else [])]
 
 
 def _read_clauses(text: str) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.features.importing import accounts, changes, file_changes, packages
+from bot.features.importing import accounts, changes, file_changes, file_trees, packages
 from bot.features.importing.drafts import Draft, Origin, Unclear, mark, show_marks
 from bot.features.importing.shell_reads import SILENT, is_reading
 from runbooks._declared_commands import make_script
@@ -199,15 +199,18 @@ def _understand_rm(rest: Sequence[str]) -> list[Meaning] | None:
 
 def _understand_mode(name: str) -> Callable[[Sequence[str]], list[Meaning] | None]:
     def understand(rest: Sequence[str]) -> list[Meaning] | None:
-        if len(rest) < 2 or rest[0].startswith("-"):
+        split = _split_options(["-R" if word == "--recursive" else word for word in rest], "Rvc")
+        if split is None or len(split[1]) < 2:
             return None
+        is_tree, rest = "R" in split[0], split[1]
+        carry = file_trees.carry_tree if is_tree else file_changes.carry_attributes
         attributes = {name: rest[0]}
         if name == "owner" and ":" in rest[0]:
             owner, _, group = rest[0].partition(":")
             attributes = {"owner": owner, "group": group}
         return [
             Meaning(
-                lambda draft, origin, each=each: file_changes.carry_attributes(
+                lambda draft, origin, each=each: carry(
                     draft, origin, each, attributes, by_chmod=True
                 )
             )

@@ -80,6 +80,25 @@ TASKS = {
         "modification_time: preserve}"
     ),
     "a path with two slashes": "file: {path: DIR//new, state: directory}",
+    "a mode of all in a directory": (
+        "file: {path: DIR/tree, state: directory, recurse: yes, mode: '0750'}"
+    ),
+    "a mode of all in a directory, of five digits": (
+        "file: {path: DIR/tree, state: directory, recurse: yes, mode: '02750'}"
+    ),
+    "a mode of all in a directory with X": (
+        "file: {path: DIR/tree, state: directory, recurse: yes, mode: 'u=rwX,g=rX,o='}"
+    ),
+    "a mode of all in a directory with signs": (
+        "file: {path: DIR/tree, state: directory, recurse: yes, mode: 'u+X,g+w,o-rx'}"
+    ),
+    "a mode of all in a new directory": (
+        "file: {path: DIR/new, state: directory, recurse: yes, mode: '0700'}"
+    ),
+    "a mode of all in a directory after a new file": (
+        "copy: {content: x, dest: DIR/tree/new, mode: '0750'}\n"
+        "- file: {path: DIR/tree, state: directory, recurse: yes, mode: '0750', follow: no}"
+    ),
     "comments": (
         "copy:\n    dest: DIR/new\n    content: \"{{ text | comment }}{{ text | comment('xml') }}"
         "{{ text | comment('cblock') }}{{ text | comment(decoration='; ') }}\"\n"
@@ -95,6 +114,7 @@ TASKS = {
         "  vars: {all: [a, b]}"
     ),
 }
+TREE = {"plain": 0o644, "tool": 0o755, "odd": 0o4610, "shared": 0o2775}
 # Which line, or whether, is nothing that a step could know.
 REFUSED = {
     "a line after one of several": "lineinfile: {path: DIR/conf, line: x, insertafter: '^last'}",
@@ -117,6 +137,12 @@ def prepare(place: Path) -> None:
     (place / "other").write_text("other\n")
     (place / "other").chmod(0o640)
     (place / "empty").touch()
+    (place / "tree" / "sub").mkdir(parents=True)
+    for name, mode in TREE.items():
+        path = place / "tree" / "sub" / name
+        path.mkdir() if name == "shared" else path.touch()
+        path.chmod(mode)
+    (place / "tree" / "link").symlink_to("sub/plain")
 
 
 @pytest.fixture(scope="module")

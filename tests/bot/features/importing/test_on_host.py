@@ -281,6 +281,41 @@ def test_nothing_is_planned_for_what_is_so_already(
     assert change.plan(change.read(machine.fleet.run_query)).steps == ()
 
 
+TREES = [
+    (
+        import_task,
+        "file: {path: /etc/app, state: directory, recurse: yes, owner: ann, group: ops}",
+    ),
+    (import_task, "file: {path: /etc/app, state: directory, recurse: yes, mode: 'g+w,o='}"),
+    (
+        import_task,
+        "file: {path: /etc/app, state: directory, recurse: yes, owner: ann, mode: 6750}",
+    ),
+    (import_line, "chown -R ann:ops /etc/app"),
+    (import_line, "chown -Rv 1234 /etc/app && chmod -R u=rwX,go=rX /etc/app"),
+]
+
+
+@pytest.mark.parametrize(("importer", "text"), TREES)
+def test_all_in_a_directory_is_changed_once(
+    machine: _Machine, tmp_path: Path, importer: Callable[[Path, str], Change[Any]], text: str
+):
+    keep = "cp -a /etc/app /etc/app-kept; ln -s conf /etc/app/link; chmod 4711 /etc/app/conf"
+    machine.systemd.run_inside("sh", "-ec", keep)
+    try:
+        change = importer(tmp_path, text)
+        plan = execute_plan(machine.fleet, change)
+        assert plan.steps
+        assert all(isinstance(step.undo, NoUndo) for step in plan.steps)
+        assert change.plan(change.read(machine.fleet.run_query)).steps == ()
+        other = "! -user ann" if "ann" in text else "! -uid 1234"
+        if "own" in text:
+            found = machine.systemd.run_inside("sh", "-ec", f"find /etc/app {other}")
+            assert (found.returncode, found.stdout) == (0, "")
+    finally:
+        machine.systemd.run_inside("sh", "-ec", "rm -rf /etc/app; mv /etc/app-kept /etc/app")
+
+
 def test_comment_of_a_user_is_set_and_the_old_one_is_told(machine: _Machine, tmp_path: Path):
     change = import_task(tmp_path, "user: {name: ann, comment: Ann B}")
     (step,) = execute_plan(machine.fleet, change).steps

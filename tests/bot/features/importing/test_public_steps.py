@@ -71,7 +71,11 @@ TASKS = [
         OVER,
         "Change the link /usr/share/tomcat",
     ),
-    ("file: path=/usr/share/jboss-as owner=jboss recurse=yes state=directory", OUT, "recurse"),
+    (
+        "file: path=/usr/share/jboss-as owner=jboss recurse=yes state=directory",
+        OVER,
+        "Ansible would also change what they point to",
+    ),
     (
         "firewalld: port=8080/tcp permanent=true state=enabled",
         OUT,
