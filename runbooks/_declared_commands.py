@@ -172,6 +172,12 @@ def make_command(
     """Return the command of a step. Raises ValueError."""
     if sum(map(bool, (part.run, part.command, part.script))) != 1:
         raise ValueError("write one of `run`, `command` and `script`")
+    if part.command and part.stdin:
+        raise ValueError("`stdin` goes with `run` or `script`: a `command` has its own")
+    if part.arguments and not part.script:
+        raise ValueError("`arguments` go with `script`: write them as words of `run`")
+    if part.given and not part.command:
+        raise ValueError("`with` goes with `command`")
     if part.command:
         function, connector = find_function(part.command, Shell)
         arguments = get_arguments(function, part.given)
@@ -189,8 +195,7 @@ ArgumentMaker = Callable[
 
 def _make_words(part: CommandPart, values: Mapping[str, Value]) -> Command:
     words = make_words(part.run, values, root=part.root)
-    stdin = WordTemplate(part.stdin, values)
-    _check_stdin(stdin)
+    stdin = _make_stdin(part, values)
     return Command(
         lambda given: Shell(
             tuple(word.fill(given.raw) for word in words),
@@ -228,9 +233,11 @@ def make_rule(words: Sequence[WordTemplate], *, read_only: bool = False) -> Sudo
     return SudoRule(program.source, *(word.make_rule_word() for word in rest), read_only=read_only)
 
 
-def _check_stdin(stdin: WordTemplate) -> None:
+def _make_stdin(part: CommandPart, values: Mapping[str, Value]) -> WordTemplate:
+    stdin = WordTemplate(part.stdin, values)
     for name in stdin.names:
-        make_template(f"x{{{name}}}", stdin.values)
+        make_template(f"x{{{name}}}", values)
+    return stdin
 
 
 def _fill_stdin(stdin: WordTemplate, given: Mapping[str, object]) -> str:
@@ -250,12 +257,18 @@ def make_script(name: str, lines: str, argument_count: int) -> Script:
 
 def _make_script(part: CommandPart, values: Mapping[str, Value]) -> Command:
     words = tuple(make_template(word, values) for word in part.arguments)
+    stdin = _make_stdin(part, values)
     script = make_script("declared-step", part.script, len(words))
     rule = SudoRule(script, *(word.make_rule_word() for word in words))
 
     def make(given: Values) -> Shell:
         filled: tuple[Word | Script, ...] = tuple(word.fill(given.raw) for word in words)
-        return Shell((script, *filled), root=part.root, deadline=part.seconds)
+        return Shell(
+            (script, *filled),
+            stdin=_fill_stdin(stdin, given.raw),
+            root=part.root,
+            deadline=part.seconds,
+        )
 
     return Command(make, rule if part.root else None)
 

@@ -109,6 +109,15 @@ def test_script_of_a_step_is_shown_whole_and_gets_its_values_as_arguments():
     assert step.undo.words[-1] == "60"
 
 
+def test_script_of_a_step_gets_its_standard_input_with_the_values():
+    script = 'undo: {script: "cat >/x", stdin: "one {now}\\ntwo {{now}}\\n", root: true}'
+    undo = 'undo: {run: [/usr/sbin/sysctl, -w, "vm.swappiness={now}"], root: true}'
+    runbook = load_change_page(change_text(CHANGE, undo, script))
+    (step,) = runbook.model_validate({"host": "web1", "value": 10}).plan(60).steps
+    assert isinstance(step.undo, Shell)
+    assert step.undo.stdin == "one 60\ntwo {60}\n"
+
+
 def test_step_without_an_undo_says_why():
     undo = 'undo: {run: [/usr/sbin/sysctl, -w, "vm.swappiness={now}"], root: true}'
     text = change_text(CHANGE, undo, "no_undo: its value is unknown")
@@ -306,6 +315,13 @@ def test_pages_that_come_with_keyturn_have_nothing_to_lint():
             'script: "cat <<EOF"',
             "a here-document (<<) cannot be sent as one line",
         ),
+        (
+            'run: [/usr/sbin/sysctl, -w, "vm.swappiness={value}"]',
+            "command: nfsd.set_threads, stdin: x",
+            "`stdin` goes with `run` or `script`",
+        ),
+        ('={value}"], ', '={value}"], arguments: [x], ', "`arguments` go with `script`"),
+        ('={value}"], ', '={value}"], with: {a: "1"}, ', "`with` goes with `command`"),
     ],
 )
 def test_page_with_an_error_is_refused_with_its_place(before: str, after: str, problem: str):
