@@ -112,8 +112,6 @@ class Given:
             raise Unclear(f"its argument {name} is not read")
 
     def refuse_rest(self) -> None:
-        if "validate" in self._given:
-            raise Unclear("it tries the file before it is used, which a step cannot")
         if self._given:
             raise Unclear(f"its argument {next(iter(self._given))} is not read")
 

@@ -12,6 +12,7 @@ from bot.features.importing import (
     file_parts,
     file_sources,
     file_trees,
+    trials,
 )
 from bot.features.importing.ansible_accounts import ACCOUNT_MODULES
 from bot.features.importing.ansible_given import Given
@@ -283,3 +284,12 @@ MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     **PACKAGE_MODULES,
     **ACCOUNT_MODULES,
 }
+
+
+def carry_module_steps(module: str, draft: Draft, origin: Origin, given: Given) -> None:
+    """Add the steps of a task, which try first what they write if it says so. Raises Unclear."""
+    first, validate = len(draft.steps), given.take("validate")
+    MODULES[module](draft, origin, given)
+    if validate:
+        trials.carry_trial(draft, first, trials.read_trial(validate))
+        trials.refuse_untried(draft, first)

@@ -11,7 +11,7 @@ from typing import Any
 from bot.features.importing import file_changes, shell_lines
 from bot.features.importing.ansible_conditions import are_shown, note_look, show_conditions
 from bot.features.importing.ansible_given import Given
-from bot.features.importing.ansible_modules import MODULES
+from bot.features.importing.ansible_modules import MODULES, carry_module_steps
 from bot.features.importing.ansible_play import LINES, After, Play, Task, as_parts, ask, note_use
 from bot.features.importing.ansible_tasks import find_no_change
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
@@ -204,7 +204,7 @@ def _carry_typed(
         asked = _join_parts(others)
         questions.add(asked)
         found = draft.ask_condition(
-            asked, lambda: MODULES[module](draft, origin, given), changed, shown
+            asked, lambda: carry_module_steps(module, draft, origin, given), changed, shown
         )
         # Its items may be on several pages.
         conditions.extend((len(play.pages.drafts), one) for one in found)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bot.features.importing import file_changes
+from bot.features.importing import access, file_changes
 from bot.features.importing.drafts import (
     Draft,
     Origin,
@@ -22,6 +22,7 @@ _OTHER_UNITS = (".mount", ".automount", ".target", ".slice", ".swap")
 # What systemctl is-enabled takes for enabled.
 _ENABLED = '["enabled", "enabled-runtime", "static", "alias", "indirect", "generated"]'
 _KEY = re.compile("[a-z][a-z0-9_]*([./][A-Za-z0-9_*-]+)+")
+_KEEPS_LOGINS = "logins to the host depend on it, so it stays"
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class _Unit:
     starts_at_boot: str
     control: Callable[[str], dict[str, Any]]
     """Returns the command that starts or stops it."""
+    is_sshd: bool = False
+    """Whether it is the service for logins by SSH."""
 
     @property
     def full_name(self) -> str:
@@ -52,7 +55,7 @@ def carry_service(
     enabled: bool | None = None,
 ) -> None:
     """Start or stop a service, and have it start at boot or not."""
-    unit = _read_unit(draft, name)
+    unit = _read_unit(draft, name, is_brought=running is not False and enabled is not False)
     shown = draft.text(unit.name)
     note = f"{shown} is not there yet: its start fails unless an earlier step brings it."
     missing = {"when": f'{unit.load_state} == "not-found"', "text": note}
@@ -60,6 +63,7 @@ def carry_service(
         draft.notes.append(missing)
     if running is not None:
         verb, other = ("start", "stop") if running else ("stop", "start")
+        back = {"no_undo": _KEEPS_LOGINS} if unit.is_sshd else {"undo": unit.control(other)}
         draft.claim(f"whether {unit.name} runs", "yes" if running else "no")
         draft.add_step(
             origin,
@@ -67,7 +71,7 @@ def carry_service(
                 "title": f"{verb.capitalize()} {shown}",
                 "when": f"{'!' * running}{unit.is_running}",
                 "do": unit.control(verb),
-                "undo": unit.control(other),
+                **back,
                 "before": f"{{{unit.active_state}}}",
                 "after": "active" if running else "inactive",
             },
@@ -78,15 +82,19 @@ def carry_service(
         _carry_enabled(draft, origin, unit, enabled=enabled)
 
 
-def _read_unit(draft: Draft, name: str) -> _Unit:
-    """Read a service, a timer, a socket or a path. Raises Unclear."""
+def _read_unit(draft: Draft, name: str, *, is_brought: bool = False) -> _Unit:
+    """Read a service, a timer, a socket or a path. Raises Unclear.
+
+    is_brought: whether it is started at most, or started again while the page is on probation.
+    """
     name = name.removesuffix(".service")
     stem, dot, kind = name.rpartition(".")
     is_other = f"{dot}{kind}" in _LIKE_SERVICES
     plain = stem if is_other else name
     if not _SERVICE.fullmatch(plain) or name.endswith(_OTHER_UNITS):
         raise Unclear(f"{name[:80]!r} is not the name of a service")
-    if systemd.is_protected(f"{plain}.service"):
+    is_sshd = access.is_sshd(name)
+    if systemd.is_protected(f"{plain}.service") and not (is_brought and is_sshd):
         raise Unclear(f"access to a host may depend on {name}, so Keyturn leaves it alone")
     if is_other:
         _refuse_any(name)
@@ -103,6 +111,7 @@ def _read_unit(draft: Draft, name: str) -> _Unit:
         f"{found}.needs_reload",
         f"({found}.starts_at_boot == true)",
         lambda verb: _control(draft, verb, name),
+        is_sshd,
     )
 
 
@@ -133,6 +142,8 @@ def _carry_enabled(draft: Draft, origin: Origin, unit: _Unit, *, enabled: bool) 
         _refuse_any(unit.name)
     verb, other = ("enable", "disable") if enabled else ("disable", "enable")
     word = draft.word(unit.full_name)
+    disable = run_as_root("/usr/bin/systemctl", other, word)
+    back = {"no_undo": _KEEPS_LOGINS} if unit.is_sshd else {"undo": disable}
     draft.claim(f"whether {unit.name} starts at boot", "yes" if enabled else "no")
     draft.add_step(
         origin,
@@ -140,7 +151,7 @@ def _carry_enabled(draft: Draft, origin: Origin, unit: _Unit, *, enabled: bool) 
             "title": f"Have {draft.text(unit.name)} {'start' if enabled else 'not start'} at boot",
             "when": f"{'!' * enabled}{unit.starts_at_boot}",
             "do": run_as_root("/usr/bin/systemctl", verb, word),
-            "undo": run_as_root("/usr/bin/systemctl", other, word),
+            **back,
             "before": f"at boot: {{{unit.starts_at_boot} ? 'yes' : 'no'}}",
             "after": f"at boot: {'yes' if enabled else 'no'}",
         },
@@ -244,7 +255,8 @@ def carry_restart(
 
     is_all: whether there are no others, so that nothing has to be asked.
     """
-    unit = _read_unit(draft, name)
+    plain = name.removesuffix(".service")
+    unit = _read_unit(draft, name, is_brought=access.may_restart(draft, plain))
     name = unit.name
     when = draft.join_any(conditions)
     if not is_all:
@@ -270,6 +282,8 @@ def _use_service(draft: Draft, name: str) -> None:
 
 
 def _control(draft: Draft, verb: str, name: str) -> dict[str, Any]:
+    if access.is_sshd(name):
+        return run_as_root("/usr/bin/systemctl", verb, f"{name}.service")
     given = {"verb": f'"{verb}"', "name": draft.expression(name)}
     return {"command": "systemd.control_service", "with": given}
 

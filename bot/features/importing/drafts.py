@@ -136,6 +136,9 @@ class Draft:
     down: list[str] = field(default_factory=list[str])
     claims: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     """What steps set, such as whether a service runs, to what, and their number from 0."""
+    protected: list[str] = field(default_factory=list[str])
+    """Files on which logins depend, which the host saves before the change."""
+    probation: dict[str, Any] = field(default_factory=dict[str, Any])
     checks: list[str] = field(default_factory=list[str])
     """Of a check: the readings whose lines it shows."""
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
@@ -329,6 +332,8 @@ def _iterate_steps(draft: Draft) -> Iterator[str]:
     if any("undo" in step for _, _, step in draft.steps):
         yield _dump({"undo": "restores what was before, where a step says how"})
     yield _dump({"takes_down": list(dict.fromkeys(draft.down))})
+    if draft.probation:
+        yield _dump({"probation": draft.probation})
     if draft.notes:
         yield _dump({"notes": draft.notes})
 

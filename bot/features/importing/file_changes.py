@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+from bot.features.importing.access import can_protect, find_trial, protect, refuse_access
 from bot.features.importing.drafts import (
     OWNER,
     Draft,
@@ -14,13 +15,10 @@ from bot.features.importing.drafts import (
     show_marks,
 )
 from bot.features.importing.modes import Mode, read_mode
+from bot.features.importing.trials import carry_trial
 from connectors.visible_text import refuse_invisible
 
 _PATH = re.compile("(/[A-Za-z0-9_.:@+=,%\x01\x02-]+)+/?")
-# Who may log in and become root, which a mistake takes from everyone.
-_OF_ACCESS = re.compile(
-    r"/etc/(sudoers|ssh/|sysconfig/sshd|default/ssh|pam\.d/|security/(?!pwquality|pwhistory)|passwd|shadow|group|gshadow|nsswitch\.conf|hosts\.(allow|deny))"
-)
 _MOST_INPUT = 8000
 _MOST_TEXT = 4000
 
@@ -36,11 +34,12 @@ def carry_content(
 ) -> None:
     """Have a file with this content. keeps: unless there is one, whatever is in it."""
     refuse_odd_path(path, draft)
-    refuse_access(path)
+    protect(draft, path)
     if len(content) > _MOST_INPUT:
         raise Unclear(f"the content has more than {_MOST_INPUT:,} characters")
     for line in show_marks(content).split("\n"):
         refuse_odd_text(line)
+    refuse_link(draft, path)
     shown, word = draft.text(path), draft.word(path)
     if "\x01" in content:
         name, is_there, after = _compare_text(draft, path, word, content)
@@ -49,6 +48,7 @@ def carry_content(
     draft.current.append(f"{shown} {{{is_there} ? 'is as requested' : 'has other content'}}")
     write = {**run_as_root("/usr/bin/tee", "--", word), "stdin": draft.input(content)}
     draft.claim(path, "a file")
+    first = len(draft.steps)
     for title, when, undo in (
         ("Create", f'{name} == ""', {"undo": run_as_root("/usr/bin/rm", "-f", "--", word)}),
         (
@@ -69,7 +69,19 @@ def carry_content(
                 "after": after,
             },
         )
+    carry_trial(draft, first, find_trial(path))
     carry_attributes(draft, origin, path, attributes)
+
+
+def refuse_link(draft: Draft, path: str) -> None:
+    """Have a request refused where a link is: Ansible puts a file in its place."""
+    because = f"{draft.text(path)} is a link: name the file to which it points"
+    draft.refuse.append(
+        {
+            "when": f'{_read_attributes(draft, path)}.startsWith("symbolic link,")',
+            "because": because,
+        }
+    )
 
 
 def _compare_digest(draft: Draft, path: str, content: str) -> tuple[str, str, str]:
@@ -112,6 +124,8 @@ def carry_attributes(
     by_chmod: whether the mode is an argument of chmod, which keeps bits of a directory.
     """
     refuse_odd_path(path, draft)
+    if any(attributes.values()) and can_protect(path):
+        protect(draft, path)
     for name, place, program in (("owner", 2, "/usr/bin/chown"), ("group", 3, "/usr/bin/chgrp")):
         wanted = attributes.get(name, "")
         if not wanted:
@@ -346,13 +360,6 @@ def carry_link(draft: Draft, origin: Origin, path: str, target: str) -> None:
                 "before": f"{{{found} == '' ? 'no link' : {found}}}",
                 "after": target,
             },
-        )
-
-
-def refuse_access(path: str) -> None:
-    if _OF_ACCESS.match(path):
-        raise Unclear(
-            f"access to a host may depend on {path}, so Keyturn leaves its content alone"
         )
 
 

@@ -3,10 +3,10 @@
 import re
 from typing import Any, Literal
 
+from bot.features.importing.access import find_trial, protect
 from bot.features.importing.drafts import Draft, Origin, Unclear, run_as_root
 from bot.features.importing.file_changes import (
     carry_file,
-    refuse_access,
     refuse_odd_path,
     refuse_odd_text,
 )
@@ -17,6 +17,7 @@ from bot.features.importing.patterns import (
     read_pattern,
     read_replacement,
 )
+from bot.features.importing.trials import carry_trial
 
 
 def carry_line(
@@ -35,9 +36,23 @@ def carry_line(
     a line that matches is replaced. place: after or before which line, by its pattern, a new one
     is added, if there is such a line; "" is the first one. Otherwise at the end.
     """
+    first = len(draft.steps)
+    _carry_line(draft, origin, path, line, pattern, wanted, place)
+    carry_trial(draft, first, find_trial(path))
+
+
+def _carry_line(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    line: str,
+    pattern: str,
+    wanted: Literal["there", "gone", "created", "replaced"],
+    place: tuple[Literal["after", "before"], str] | None,
+) -> None:
     present, create = wanted != "gone", wanted == "created"
     refuse_odd_path(path)
-    refuse_access(path)
+    protect(draft, path)
     if "\x01" in path + line + pattern + (place[1] if place else ""):
         raise Unclear("a value of the request is a part of the line")
     refuse_odd_text(line)
@@ -150,7 +165,7 @@ def _insert_line(
 def carry_replacement(draft: Draft, origin: Origin, path: str, pattern: str, new: str) -> None:
     """Have each text of a file that matches a pattern be another one."""
     refuse_odd_path(path)
-    refuse_access(path)
+    protect(draft, path)
     if "\x01" in path + pattern + new:
         raise Unclear("a value of the request is a part of what it replaces")
     pattern, new = read_replacement(pattern, new)
@@ -176,6 +191,7 @@ def carry_replacement(draft: Draft, origin: Origin, path: str, pattern: str, new
             "after": draft.text(new)[:200] or "nothing",
         },
     )
+    carry_trial(draft, len(draft.steps) - 1, find_trial(path))
 
 
 def _add_line(
@@ -233,7 +249,7 @@ def _read_lines(path: str, *, may_miss: bool) -> dict[str, Any]:
 
 
 def _sed(path: str, code: str) -> dict[str, Any]:
-    return run_as_root("/usr/bin/sed", "-E", "-i", "-e", code, path)
+    return run_as_root("/usr/bin/sed", "--follow-symlinks", "-E", "-i", "-e", code, path)
 
 
 def _escape_text(line: str) -> str:

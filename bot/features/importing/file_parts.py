@@ -8,16 +8,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from bot.features.importing.access import find_trial, protect
 from bot.features.importing.drafts import OWNER, Draft, Origin, Unclear, run_as_root, show_marks
 from bot.features.importing.file_changes import (
     carry_attributes,
     carry_file,
     look_for,
-    refuse_access,
     refuse_odd_path,
     refuse_odd_text,
 )
 from bot.features.importing.patterns import delimit, escape
+from bot.features.importing.trials import carry_trial
 
 _SED, _TEE, _GREP = "/usr/bin/sed", "/usr/bin/tee", "/usr/bin/grep"
 _EMPTY = "regular empty file,"
@@ -38,7 +39,8 @@ def carry_block(
 
     lines: those of the block, of which the first and the last are the markers.
     """
-    _refuse_odd_part(path, lines)
+    _refuse_odd_part(draft, path, lines)
+    before = len(draft.steps)
     create = create or draft.makes_file(path)
     if create and not draft.makes_file(path):
         carry_file(draft, origin, path, {})
@@ -66,7 +68,7 @@ def carry_block(
             "title": f"Replace the block of {shown} after {draft.text(first)}",
             "when": f'{marks} != "" && {found} != {wanted}',
             "do": {
-                **run_as_root(_SED, "-i", "-e", end, "-e", pair, path),
+                **run_as_root(_SED, "--follow-symlinks", "-i", "-e", end, "-e", pair, path),
                 "stdin": draft.input(text),
             },
             "no_undo": f"put the block back by hand, which began so: {{{found}}}",
@@ -74,6 +76,7 @@ def carry_block(
             "after": draft.text(" | ".join(lines))[:200],
         },
     )
+    carry_trial(draft, before, find_trial(path))
     carry_attributes(draft, origin, path, attributes)
 
 
@@ -85,7 +88,7 @@ def carry_job(
     path: of the file with the jobs. user: whose crontab it is; "" for a file of the system.
     """
     lines = [f"#Ansible: {name}", job]
-    _refuse_odd_part(path, lines)
+    _refuse_odd_part(draft, path, lines)
     if user and not OWNER.fullmatch(user):
         raise Unclear(f"{show_marks(user)[:40]!r} is not a plain name")
     is_there, shown, _ = look_for(draft, path)
@@ -99,7 +102,7 @@ def carry_job(
             {
                 "title": f"Remove the job {name} of {shown}",
                 "when": f'{found} != ""',
-                "do": run_as_root(_SED, "-i", "-e", pair, path),
+                "do": run_as_root(_SED, "--follow-symlinks", "-i", "-e", pair, path),
                 "no_undo": f"put it back by hand: {{{found}}}",
                 "before": f"{{{found}}}",
                 "after": "no such job",
@@ -123,7 +126,10 @@ def carry_job(
         {
             "title": f"Change the job {name} of {shown}",
             "when": f'{found} != "" && {found} != {draft.expression(text.rstrip())}',
-            "do": {**run_as_root(_SED, "-i", *change, path), "stdin": draft.input(f"{job}\n")},
+            "do": {
+                **run_as_root(_SED, "--follow-symlinks", "-i", *change, path),
+                "stdin": draft.input(f"{job}\n"),
+            },
             "no_undo": f"put it back by hand: {{{found}}}",
             "before": f"{{{found}}}",
             "after": draft.text(job),
@@ -144,7 +150,7 @@ def make_job(user: str, command: str, special: str, times: list[str]) -> str:
 
 def carry_source(draft: Draft, origin: Origin, path: str, source: str) -> None:
     """Have a source of packages of Debian in one of its files, and read its list."""
-    _refuse_odd_part(path, [source])
+    _refuse_odd_part(draft, path, [source])
     is_there, _, _ = look_for(draft, path)
     where = ["/etc/apt/sources.list", "/etc/apt/sources.list.d"]
     run = [_GREP, "-rhFx", "--include=*.list", "-e", source, "--", *where]
@@ -181,9 +187,9 @@ def carry_module_file(draft: Draft, origin: Origin, name: str) -> None:
     )
 
 
-def _refuse_odd_part(path: str, lines: list[str]) -> None:
+def _refuse_odd_part(draft: Draft, path: str, lines: list[str]) -> None:
     refuse_odd_path(path)
-    refuse_access(path)
+    protect(draft, path)
     if "\x01" in path + "".join(lines):
         raise Unclear("a value of the request is a part of these lines")
     for line in lines:
@@ -249,7 +255,10 @@ def _add_part(
     shown = draft.text(path)
     # sed has no last line of an empty file after which it could add one.
     empty = {**run_as_root(_TEE, "-a", "--", path), "stdin": draft.input(text)}
-    other = {**run_as_root(_SED, "-i", "-e", "$r /dev/stdin", path), "stdin": draft.input(text)}
+    other = {
+        **run_as_root(_SED, "--follow-symlinks", "-i", "-e", "$r /dev/stdin", path),
+        "stdin": draft.input(text),
+    }
     is_empty = f'{is_there}.startsWith("{_EMPTY}")'
     first = f'({is_there} == "" || {is_empty})' if is_made else is_empty
     for what, do, when in (
@@ -262,7 +271,7 @@ def _add_part(
                 "title": f"Add {what} to {shown}",
                 "when": f"{is_missing} && {when}",
                 "do": do,
-                "undo": run_as_root(_SED, "-i", "-e", undo, path),
+                "undo": run_as_root(_SED, "--follow-symlinks", "-i", "-e", undo, path),
                 "before": "no such lines",
                 "after": draft.text(text.replace("\n", " | "))[:200],
             },

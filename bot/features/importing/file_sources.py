@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 
+from bot.features.importing.access import refuse_access
 from bot.features.importing.drafts import (
     Draft,
     Origin,
@@ -15,7 +16,7 @@ from bot.features.importing.file_changes import (
     carry_attributes,
     look_for,
     read_digest,
-    refuse_access,
+    refuse_link,
     refuse_odd_path,
 )
 from connectors.script import load_code
@@ -41,6 +42,7 @@ def carry_copy(
     _refuse_directory(draft, is_there, shown)
     because = f"{draft.text(source)} is missing, or no file"
     draft.refuse.append({"when": f'{there} == ""', "because": because})
+    refuse_link(draft, path)
     copy = run_as_root("/usr/bin/cp", "--no-preserve=all", "--", draft.word(source), word)
     is_other = f'split({name}, " ")[0] != split({there}, " ")[0]'
     after = f"the content of {draft.text(source)}"

@@ -137,6 +137,18 @@ REVERSIBLE = {
         "lineinfile: {path: DIR/conf, regexp: ^new, line: new = 1, insertbefore: '^la+st'}",
         "conf",
     ),
+    "a line that a program accepts": (
+        "lineinfile: {path: DIR/conf, line: 'a = $b', validate: grep -F first %s}",
+        "conf",
+    ),
+    "a new file that a program accepts": (
+        "copy: {dest: DIR/new, content: one, validate: /usr/bin/test -s %s}",
+        "new",
+    ),
+    "a block that a program accepts": (
+        "blockinfile: {path: DIR/conf, block: one, validate: grep -F first %s}",
+        "conf",
+    ),
     "a first line": ("lineinfile: {path: DIR/conf, line: a, insertbefore: BOF}", "conf"),
     "a line after one that is not there": (
         "lineinfile: {path: DIR/conf, line: a, insertafter: '^none'}",
@@ -415,6 +427,68 @@ def test_replacement_of_a_file_that_is_not_there_is_no_success(tmp_path: Path):
     task = "- replace: {path: DIR/none, regexp: a, replace: b}\n"
     with pytest.raises(ParseError):
         make_plan(load(tmp_path, task))
+
+
+@pytest.mark.parametrize(
+    "task", ["lineinfile: {path: DIR/link, line: a}", "blockinfile: {path: DIR/link, block: a}"]
+)
+def test_file_to_which_a_link_points_is_changed_and_the_link_stays(tmp_path: Path, task: str):
+    (tmp_path / "conf").write_text("first = 1\n")
+    (tmp_path / "link").symlink_to("conf")
+    plan = make_plan(load(tmp_path, f"- {task}\n"))
+    apply(plan)
+    assert (tmp_path / "link").is_symlink()
+    assert "a\n" in (tmp_path / "conf").read_text()
+    undo(plan)
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "conf").read_text() == "first = 1\n"
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "copy: {dest: DIR/link, content: a}",
+        "copy: {dest: DIR/link, content: a, mode: '0600'}",
+        "copy: {dest: DIR/link, src: DIR/other, remote_src: yes}",
+    ],
+)
+def test_link_is_not_replaced_by_a_file(tmp_path: Path, task: str):
+    (tmp_path / "conf").touch()
+    (tmp_path / "other").write_text("other")
+    (tmp_path / "link").symlink_to("conf")
+    with pytest.raises(Refused, match=r"/link is a link: name the file to which it points"):
+        make_plan(load(tmp_path, f"- {task}\n"))
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "lineinfile: {path: DIR/conf, line: a}",
+        "lineinfile: {path: DIR/conf, regexp: ^first, line: a}",
+        "replace: {path: DIR/conf, regexp: first, replace: a}",
+        "blockinfile: {path: DIR/conf, block: a}",
+        "copy: {dest: DIR/conf, content: a}",
+        "copy: {dest: DIR/new, content: a}",
+    ],
+)
+def test_file_that_a_program_does_not_accept_stays_as_it_was(tmp_path: Path, task: str):
+    (tmp_path / "conf").write_text("first = 1\n")
+    before = snapshot(tmp_path)
+    (step,) = make_plan(load(tmp_path, f"- {task[:-1]}, validate: grep -F none %s}}\n")).steps
+    assert run(step.do).returncode == 1
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    "validate", ["nginx -t", "nginx -t %s -q", "true %s; id", "sh -c 'cat %s'", "'%s'", "a\\ b %s"]
+)
+def test_file_that_is_tried_by_more_than_words_is_left_out(tmp_path: Path, validate: str):
+    file = tmp_path / "tasks.yml"
+    given = {"path": "/etc/app", "line": "a", "validate": validate}
+    file.write_text(json.dumps([{"lineinfile": given}]))
+    (job,) = import_ansible(file, set())
+    assert [str(one.kind) for one in job.outcomes if not one.is_setting] == ["left out"]
+    assert "more than words and the file" in job.outcomes[-1].note
 
 
 @pytest.fixture

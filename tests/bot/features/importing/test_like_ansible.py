@@ -31,6 +31,9 @@ TASKS = {
     "a line of a new file": (
         "lineinfile: {path: DIR/new, line: x, create: yes, insertafter: '^a', mode: '0600'}"
     ),
+    "a line that a program accepts": (
+        "lineinfile: {path: DIR/conf, line: x, validate: /usr/bin/grep -q x %s, mode: '0600'}"
+    ),
     "a line of an empty file": (
         "lineinfile: {path: DIR/empty, line: x, create: yes, insertbefore: BOF}"
     ),

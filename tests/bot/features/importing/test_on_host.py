@@ -14,6 +14,8 @@ import pytest
 from bot.features.importing.ansible import import_ansible, read_target
 from bot.features.importing.pages import Imported
 from bot.features.importing.rundeck import import_rundeck
+from connectors.command import Shell
+from connectors.errors import CommandError
 from connectors.fleet import Fleet
 from connectors.inventory import Inventory
 from connectors.ssh_pool import SshPool
@@ -54,7 +56,8 @@ mkdir -p /etc/app && echo 'first = 1' > /etc/app/conf && : > /etc/app/empty
 _LOOK = """
 getent passwd; getent group; hostname; cat /etc/hostname /etc/timezone; readlink /etc/localtime
 find /etc/app /etc/tmpfiles.d -printf '%p %m %u %g %y %l\\n' | sort
-find /etc/app -type f -exec sha256sum {} + | sort
+find /etc/app /etc/sudoers.d /etc/pam.d /etc/ssh/sshd_config -type f -exec sha256sum {} + | sort
+find /etc/sudoers.d -type f -printf '%p %m\\n' | sort
 find /etc/modules-load.d -type f -exec sha256sum {} + | sort
 readlink /etc/alternatives/app; head -n 1 /var/lib/dpkg/alternatives/app
 findmnt -n -o OPTIONS /run/data
@@ -168,6 +171,12 @@ TASKS = [
     "file: {path: /etc/app/dir, state: directory, owner: ann, group: ops}",
     "copy: {dest: /etc/app/new, content: one}",
     "file: {path: /etc/app/link, state: link, src: /etc/app/conf}",
+    "lineinfile: {path: /etc/app/conf, line: a = b, validate: grep first %s}",
+    "copy: {dest: /etc/sudoers.d/ann, content: 'ann ALL=(root) /bin/true', mode: '0440'}",
+    "lineinfile: {path: /etc/sudoers.d/ann, line: 'ann ALL=(root) /bin/true', create: yes, "
+    "mode: '0440'}",
+    "lineinfile: {path: /etc/ssh/sshd_config, line: MaxStartups 20}",
+    "lineinfile: {path: /etc/pam.d/common-session, line: session optional pam_umask.so}",
     "authorized_key: {user: ann, path: /etc/app/conf, manage_dir: no, "
     "key: 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIPx ann@laptop'}",
 ]  # fmt: skip
@@ -329,3 +338,54 @@ def test_systemd_reads_its_unit_files_again_where_one_changed(machine: _Machine,
     machine.systemd.write("web.service", _UNITS["web.service"] + "# changed\n")
     plan = execute_plan(machine.fleet, change)
     assert [isinstance(step.undo, NoUndo) for step in plan.steps] == [True]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "lineinfile: {path: /etc/ssh/sshd_config, line: PermitRootLogins no}",
+        "lineinfile: {path: /etc/ssh/sshd_config, regexp: '^#?Port ', line: Port none}",
+        "copy: {dest: /etc/sudoers.d/ann, content: 'ann ALL=(root /bin/true'}",
+        "blockinfile: {path: /etc/sudoers, block: 'ann ALL=(root /bin/true'}",
+    ],
+)
+def test_file_with_an_error_that_would_lock_people_out_is_never_there(
+    machine: _Machine, tmp_path: Path, task: str
+):
+    before = machine.look()
+    change = import_task(tmp_path, task)
+    (*_, step) = change.plan(change.read(machine.fleet.run_query)).steps
+    with pytest.raises(CommandError):
+        machine.fleet.run_command("web1", machine.fleet.resolve_command("web1", step.do))
+    assert machine.look() == before
+
+
+def test_host_restores_files_on_which_logins_depend_and_their_service_reads_them(
+    machine: _Machine, tmp_path: Path
+):
+    change = import_task(
+        tmp_path,
+        "lineinfile: {path: /etc/ssh/sshd_config, line: MaxStartups 20, mode: '0640'}",
+    )
+    probation = change.get_probation()
+    assert probation is not None
+    assert probation.name == "access"
+    saves, restores = (
+        Shell(("sh", "-c", f'cd /run/saved && sh -c "$1" keyturn {phase}', "sh", code))
+        for phase in ("save", "restore")
+        for code in [str(probation.restore).replace("'ssh sshd'", "'no web'")]
+    )
+    before = machine.look()
+    enter = ("nsenter", "--target", "1", "--mount", "--", "stat", "-c", "%a")
+    mode = machine.systemd.run_inside(*enter, "/etc/ssh/sshd_config").stdout
+    machine.fleet.run_command("web1", Shell(("mkdir", "/run/saved")))
+    machine.fleet.run_command("web1", saves)
+    execute_plan(machine.fleet, change)
+    assert machine.look() != before
+    started = machine.systemd.run_inside("systemctl", "show", "-p", "MainPID", "web").stdout
+    machine.fleet.run_command("web1", restores)
+    assert machine.look() == before
+    assert machine.systemd.run_inside(*enter, "/etc/ssh/sshd_config").stdout == mode
+    assert (
+        machine.systemd.run_inside("systemctl", "show", "-p", "MainPID", "web").stdout != started
+    )

@@ -34,14 +34,14 @@ TASKS = [
     (
         "lineinfile: {dest: /etc/ssh/sshd_config, regexp: '^Port', line: Port 2849, "
         "validate: 'sshd -t -f %s'}",
-        OUT,
-        "it tries the file before it is used",
+        OVER,
+        "restore: |- FILES=/etc/ssh/sshd_config UNITS='ssh sshd'",
     ),
     (
         "lineinfile: {dest: /etc/sudoers, regexp: '^johndoe', "
         "line: 'johndoe ALL=(ALL) NOPASSWD: ALL'}",
-        OUT,
-        "access to a host may depend on /etc/sudoers",
+        OVER,
+        "TRIAL='/usr/sbin/visudo -cf'",
     ),
     (
         "service: {name: firewalld, state: stopped}",
