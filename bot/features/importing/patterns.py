@@ -26,6 +26,8 @@ _PATTERN = re.compile(
 _TOKEN = re.compile(rf"\\.|{_BRACKETS}|.", re.DOTALL)
 # Modules read files as bytes, so that these are of ASCII. sed does not know \d.
 _CLASSES = {r"\d": "[0-9]", r"\w": "[A-Za-z0-9_]"}
+# A class that is alone in brackets is the class, also where sed would find a backslash.
+_ALONE = re.compile(r"\\.|\[(\\[dwsS])\]")
 _NOT_EMPTY = re.compile(rf"\+?(?:{_ATOM})(?![*?])")
 
 
@@ -36,6 +38,7 @@ def read_pattern(pattern: str) -> str:
     and in bytes: a sign that is not of ASCII is two or more to it.
     """
     unclear = Unclear(f"the pattern {pattern[:80]!r} may mean something else to sed")
+    pattern = _ALONE.sub(lambda one: one[1] or one[0], pattern)
     if not _PATTERN.fullmatch(pattern):
         raise unclear
     tokens = [*_TOKEN.finditer(pattern)]

@@ -29,6 +29,7 @@ LINES = (
         r"\s\s$",
         r"^\w+ ?=\s*\d?$",
         r"^[.*x]|/c$|\[",
+        r"^[\s]*Port[\s]+[\d]+|\\[\s]",
     ],
 )
 def test_pattern_finds_the_lines_that_ansible_finds(pattern: str):
@@ -56,7 +57,7 @@ def test_pattern_finds_the_lines_that_ansible_finds(pattern: str):
             r"(?=a)",
             r"a{2}",
         ),
-        *(r"[[:alpha:]]", r"a||b", r"\bPort\b", r"(a)\1", r"[^]", r"[a\]"),
+        *(r"[[:alpha:]]", r"a||b", r"\bPort\b", r"(a)\1", r"[^]", r"[a\]", r"[a[\s]]", r"[[\s]"),
     ],
 )
 def test_pattern_that_may_mean_something_else_is_refused(pattern: str):
