@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bot.features.importing import changes
+from bot.features.importing.ansible_keys import ODD_FLAGS, ODD_KEYS
 from bot.features.importing.ansible_play import (
     KEYWORDS,
     MOST_NESTED,
@@ -27,8 +28,6 @@ from bot.features.importing.ansible_play import (
 from bot.features.importing.ansible_playbooks import find_login, is_play, list_plays
 from bot.features.importing.ansible_steps import (
     FURTHER,
-    ODD_FLAGS,
-    ODD_KEYS,
     UNKNOWN,
     carry_tasks,
     find_no_meaning,
@@ -269,7 +268,7 @@ def _import_task(
     if "block" in raw:
         _import_block(play, document, path, raw)
         return
-    raw = {**play.common, **raw}
+    raw = _inherit(play.common, raw)
     if "local_action" in raw:
         raw |= {"delegate_to": "localhost"} | _read_local(raw.pop("local_action"))
     _note_who(play, line, raw)
@@ -564,7 +563,7 @@ def _inherit(block: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any
     """Return a task with what it has of the block around it."""
     joined = {
         key: [part for one in (block, task) if key in one for part in as_parts(one[key])]
-        for key in ("when", "notify")
+        for key in ("when", "notify", "environment")
         if key in block or key in task
     }
     values = {**as_mapping(block.get("vars")), **as_mapping(task.get("vars"))}

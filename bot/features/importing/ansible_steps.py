@@ -11,25 +11,27 @@ from typing import Any
 from bot.features.importing import file_changes, shell_lines
 from bot.features.importing.ansible_conditions import are_shown, note_look, show_conditions
 from bot.features.importing.ansible_given import Given
+from bot.features.importing.ansible_keys import (
+    ONE_HOST,
+    has_plain_environment,
+    is_check,
+    list_odd_keys,
+    may_fail,
+    set_environment,
+)
 from bot.features.importing.ansible_modules import MODULES, carry_module_steps
 from bot.features.importing.ansible_play import LINES, After, Play, Task, as_parts, ask, note_use
 from bot.features.importing.ansible_tasks import find_no_change
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
 from bot.features.importing.shell_reads import only_reads
-from bot.features.importing.sources import as_list, as_mapping, is_false, is_list, is_true
+from bot.features.importing.sources import as_list, as_mapping, is_list, is_true
 
-_UNTIL = re.compile(
-    r"\s*(?:\w+\s+is\s+(?:succeeded|success|successful|not\s+failed)|not\s+\w+\.failed)\s*"
-)
 _CHANGED = re.compile(r"\s*(?:(\w+)\s+is\s+changed|(\w+)\.changed)\s*")
 FURTHER = frozenset(
     ["include", "include_tasks", "import_tasks", "include_role", "import_role", "import_playbook"]
 )
 
 
-# What changes how a task runs, and a step cannot say: always, or unless it is false.
-ODD_KEYS = ("environment", "until", "failed_when", "async")
-ODD_FLAGS = ("ignore_errors", "check_mode", "run_once")
 # When a step is needed: that no page can know.
 UNKNOWN = (0, "")
 _NOTIFIED = "whether a task that notifies it was changed"
@@ -48,14 +50,14 @@ def carry_tasks(
 
     after: of a handler, the steps after which it runs.
     """
-    for task in tasks if after and not after.is_all else ():
-        task.conditions = [*task.conditions, _NOTIFIED]
+    for task in tasks:
+        task.conditions = [*task.conditions, *_list_asked(task, after)]
     if not tasks or all(map(_changes_nothing, tasks)):
         reason = "it only reads, and its result is used by other tasks"
         play.pages.leave_out(origin, reason if tasks else "it loops over no values")
     elif module in ("assert", "fail") or _ends_play(module, tasks[0]):
         _refuse(play, origin, tasks[0])
-    elif no_change := find_no_change(module, tasks[0].given):
+    elif no_change := _find_no_change(module, tasks[0]):
         if module == "stat":
             note_look(play, tasks[0].raw, tasks)
         play.pages.leave_out(origin, no_change)
@@ -70,6 +72,18 @@ def carry_tasks(
     else:
         changed = after.conditions if after else _take_changed(play, tasks)
         _carry_meaning(play, origin, module, tasks, changed)
+
+
+def _list_asked(task: Task, after: After | None) -> list[str]:
+    """Return what is asked for a task beside its own conditions."""
+    asked = [_NOTIFIED] if after and not after.is_all else []
+    return [*asked, ONE_HOST] if is_true(task.raw.get("run_once")) else asked
+
+
+def _find_no_change(module: str, task: Task) -> str:
+    if is_check(task.raw):
+        return "it changes nothing on the host, since it runs in check mode"
+    return find_no_change(module, task.given)
 
 
 def _carry_meaning(
@@ -108,28 +122,11 @@ def find_no_meaning(play: Play, module: str, task: Task) -> str:
         return "it runs on another host"
     if module not in LINES and module not in MODULES:
         return f"the module {module} has no plain meaning here"
-    if module in MODULES and (odd := set(_list_odd_keys(raw)) - _may_fail(raw)):
+    if module in MODULES and (odd := set(list_odd_keys(task)) - may_fail(raw)):
         return f"it has `{min(odd)}`, which is not read"
     if "never" in _list_tags(raw):
         return "its tag `never` has Ansible run it only when it is asked for"
     return _find_other_user(play, module, task)
-
-
-def _list_odd_keys(raw: Mapping[str, Any]) -> list[str]:
-    flags = [key for key in ODD_FLAGS if key in raw and not is_false(raw[key])]
-    return [key for key in ODD_KEYS if key in raw] + flags
-
-
-def _may_fail(raw: Mapping[str, Any]) -> set[str]:
-    """Return the keys with which Ansible goes on, or tries again, after a task that failed."""
-    return {"ignore_errors"} | {
-        key
-        for key, plain in (
-            ("failed_when", is_false(raw.get("failed_when"))),
-            ("until", _UNTIL.fullmatch(str(raw.get("until")))),
-        )
-        if plain
-    }
 
 
 def _list_tags(raw: Mapping[str, Any]) -> list[str]:
@@ -219,7 +216,7 @@ def _carry_typed(
         notify(play, tasks[0].raw, [UNKNOWN])
         return
     notes = [f"the draft asks at this step for the condition {one}" for one in questions if one]
-    if _may_fail(tasks[0].raw) & set(_list_odd_keys(tasks[0].raw)):
+    if may_fail(tasks[0].raw) & set(list_odd_keys(tasks[0])):
         notes.append("Ansible went on or tried again if it failed; Keyturn stops there")
     play.pages.add_outcome(Kind.TYPED, origin, "; ".join(notes))
     notify(play, tasks[0].raw, conditions)
@@ -305,7 +302,8 @@ def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) 
     if given or not code:
         ask(play, origin, "its arguments are not read", f"the line {code[:200]}")
         return
-    problems = [f"Ansible had `{key}` for it" for key in _list_odd_keys(task.raw)]
+    problems, exports = _list_problems(task, code)
+    note_use(play, task.scope)
     if shell and not shell.endswith("/sh"):
         problems.append(f"it was written for {shell}, and a host runs it with /bin/sh")
     if task.module == "command" and shell_lines.has_signs(code):
@@ -313,6 +311,7 @@ def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) 
         with suppress(ValueError):
             code = shlex.join(shlex.split(code))
     code = f"cd {shlex.quote(path)} && {code}" if path else code
+    code = f"{exports}{code}"
     is_shown = are_shown(play, task.conditions) and not shell_lines.has_meaning(code)
     if creates or removes or changed or (is_shown and not problems):
         guard = _Guard(creates, removes, task, changed)
@@ -321,6 +320,17 @@ def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) 
     play.pages.carry_code(
         origin, code, root=root, problems=problems, condition=_join_conditions([task])
     )
+
+
+def _list_problems(task: Task, code: str) -> tuple[list[str], str]:
+    """Return what a person has to change in lines, and those that give them their environment."""
+    keys, exports = list_odd_keys(task), ""
+    if "environment" in keys:
+        with suppress(Unclear):
+            is_alone = shell_lines.has_meaning(code, alone=True)
+            exports = "" if is_alone and has_plain_environment(task) else set_environment(task)
+            keys.remove("environment")
+    return [f"Ansible had `{key}` for it" for key in keys], exports
 
 
 @dataclass(frozen=True)

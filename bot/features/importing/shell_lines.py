@@ -56,12 +56,16 @@ def understand_line(line: str) -> list[Meaning] | None:
     return meanings
 
 
-def has_meaning(line: str) -> bool:
-    """Return whether a line is carried over as what its commands mean."""
+def has_meaning(line: str, *, alone: bool = False) -> bool:
+    """Return whether a line is carried over as what its commands mean.
+
+    alone: and whether none of them needs a network or asks something, as those of packages do.
+    """
     try:
-        return understand_line(line) is not None
+        meanings = understand_line(line)
     except Unclear:
         return False
+    return meanings is not None and not (alone and any(one.is_package for one in meanings))
 
 
 def has_signs(line: str) -> bool:

@@ -295,7 +295,7 @@ def test_playbook_is_carried_over_with_its_loops_values_conditions_and_handlers(
         ("file: {path: /srv/x, state: touch, owner: ann}", "carried over"),
         ("{command: ls /x, become_user: ann}", "it runs as ann"),
         ("{apt: name=x, environment: {A: b}}", "it has `environment`"),
-        ("{shell: x >y, environment: {A: b}}", "Ansible had `environment` for it"),
+        ("{shell: x >y, environment: {A: '{{ b }}'}}", "Ansible had `environment` for it"),
         ("{shell: x, args: {executable: /bin/bash}}", "it was written for /bin/bash"),
         ("{command: rm -f /srv/x, when: a is defined}", "Ansible asked a is defined"),
         ("{command: make creates=/srv/x, when: b}", "Ansible asked b"),
@@ -335,7 +335,7 @@ CLEAR = "no question"
         ("{environment: {A: b}, tasks: [{apt: name=x}]}", "it has `environment`"),
         ("{tasks: [{delegate_to: db1, block: [{apt: name=x}]}]}", "it runs on another host"),
         ("{tasks: [{environment: {A: b}, block: [{apt: name=x}]}]}", "it has `environment`"),
-        ("{tasks: [{check_mode: yes, apt: name=x}]}", "it has `check_mode`"),
+        ("{tasks: [{check_mode: '{{ b }}', apt: name=x}]}", "it has `check_mode`"),
         ("{tasks: [{check_mode: no, ignore_errors: no, apt: name=x}]}", CLEAR),
         ("{tasks: [{tags: [never], apt: name=x}]}", "its tag `never`"),
         # Values of a task, a block and a loop come before those of the play.
@@ -420,7 +420,7 @@ def test_playbook_never_becomes_a_page_that_does_something_else(
         ("{service: name=x state=reloaded, delegate_to: db1}", "left out", "TODO"),
         ("{service: state=reloaded}", "left out", "TODO"),
         ("{block: [{command: x}]}", "left out", "TODO"),
-        ("{command: x, environment: {A: b}}", "blind", "TODO: Ansible had `environment`"),
+        ("{command: x, environment: a}", "blind", "TODO: Ansible had `environment`"),
     ],
 )
 def test_handler_runs_only_after_what_notifies_it(
