@@ -28,7 +28,7 @@ from connectors.visible_text import refuse_invisible
 
 # Syntax with the same meaning in POSIX extended and in Python's regular expressions, without
 # blanks.
-_CLASS = r"\[(?:[A-Za-z0-9]-[A-Za-z0-9]|\]?[A-Za-z0-9_.:,=@/+%!]+)*-?\]"
+_CLASS = r"\[(?:[A-Za-z0-9]-[A-Za-z0-9]|\]?[A-Za-z0-9_.:,=@/+%!~]+)*-?\]"
 _PIECE = rf"(?:{_CLASS}|\\[.^$*+?{{}}()|\[\]\\#]|[A-Za-z0-9_/:=,@%-])"
 _PATTERN = re.compile(rf"(?:{_PIECE}|\((?!\?)|[)|]|[*+?]|\{{\d+(?:,\d*)?\}})+", re.ASCII)
 _PATH = re.compile(r"(/[\w.-]+)+", re.ASCII)

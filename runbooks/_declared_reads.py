@@ -48,6 +48,10 @@ _FIND_TEST = (
 _DIRECTORIES = frozenset({"", "/bin", "/sbin", "/usr/bin", "/usr/sbin"})
 # Of the others: the arguments with which they only read. A blank is the end of a word.
 _ARGUMENTS: Mapping[str, str] = {
+    "apt-cache": r"policy( [A-Za-z0-9{][A-Za-z0-9.+:_{}-]*)+",
+    # It says what it would do. Another login than root takes no lock for it.
+    "apt-get": r"-s( --(with-new-pkgs|auto-remove|purge))* "
+    r"(upgrade|dist-upgrade|autoremove)",
     "apachectl": r"-[SMVvt]",
     "apache2ctl": r"-[SMVvt]",
     "chronyc": r"(-n )?(-c )?(tracking|sources|sourcestats|activity)( -v)?",

@@ -489,6 +489,12 @@ def test_sudo_pattern_that_is_too_wide_is_refused(pattern: str):
             kind(pattern)
 
 
+def test_sudo_pattern_allows_a_version_of_debian():
+    rule = SudoRule("/usr/bin/apt-get", WordPattern("[a-z0-9][a-z0-9.+:~-]*", prefix="app="))
+    assert rule.is_allowed(("apt-get", "app=1:2.0~rc1+b-1"), {})
+    assert not rule.is_allowed(("apt-get", "app=~1"), {})
+
+
 def test_words_of_a_sudo_rule_are_matched_literally():
     rule = SudoRule(
         "/usr/bin/echo", "a.b*c[d]^$|(e){f}+?\\#", Setting("x", "y"), WordPattern("[0-9]+")

@@ -113,6 +113,23 @@ REFUSED = {
         _read("{run: [journalctl, --vacuum-size=1]}"),
         "only reads",
     ),
+    **{
+        f"a reading by apt that may write or run something: {words}": (
+            _read(f"{{run: [{words}]}}"),
+            "only reads",
+        )
+        for words in (
+            "apt-get, upgrade",
+            "apt-get, -s, update",
+            "apt-get, -s, -o, 'APT::Update::Pre-Invoke::=touch /x', upgrade",
+            "apt-get, -s, install, x",
+            "apt-get, -s, upgrade, -y",
+            "apt-get, --simulate=false, upgrade",
+            "apt-cache, gencaches",
+            "apt-cache, policy, '-oDir::Cache=/tmp'",
+            "apt-cache, policy, x, -c, /tmp/conf",
+        )
+    },
     "a step that is always planned": (_when('"value >= 0"'), "nothing that was read"),
     "a step without undo and without a reason": (
         change_text(CHANGE, f"    {_UNDO}\n", ""),

@@ -24,8 +24,7 @@ from bot.features.importing.variables import find_folder
 
 # How it is done, not what.
 _NO_MEANING = frozenset(
-    {"backup", "cache_valid_time", "update_cache_retries", "update_cache_retry_max_delay",
-     "force_apt_get", "lock_timeout"}
+    {"backup", "update_cache_retries", "update_cache_retry_max_delay", "lock_timeout"}
 )  # fmt: skip
 
 
@@ -51,6 +50,8 @@ class Given:
         """
         self._file, self.fill, self.facts = file, fill, facts
         self.changed, self.is_asked = changed, is_asked
+        self.notes: list[str] = []
+        """What the result says of the step."""
         self._given = {key: value for key, value in given.items() if key not in _NO_MEANING}
 
     def take(self, *names: str, default: str = "") -> str:

@@ -7,39 +7,121 @@ from bot.features.importing import file_changes, file_parts, packages
 from bot.features.importing.ansible_given import Given
 from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 
+# Of a task that is made of another one: the packages before which lists are read.
+LISTS_FOR = "lists_for"
+NAMES = ("name", "pkg", "package")
+APT = "apt-get"
+
 
 def _make_package_carrier(manager: str) -> Callable[[Draft, Origin, Given], None]:
-    def carry(draft: Draft, origin: Origin, given: Given) -> None:
-        names = given.take_list("name", "pkg", "package")
-        state = given.take("state", default="present")
-        purge = manager == "apt-get" and given.take_flag("purge")
-        given.take("update_cache", "update-cache")
-        # It has a meaning for versions alone, which no name of a package has here.
-        given.take_flag("allow_downgrade")
-        options = _take_options(given) if manager == "apt-get" else []
-        given.refuse_rest()
-        if not names:
-            raise Unclear("it updates lists of packages, which leaves no state")
-        if state not in ("present", "installed", "absent", "removed"):
-            raise Unclear(f"the state {state} depends on what there is to install")
-        for name in names:
-            present = state in ("present", "installed")
-            packages.carry_package(
-                draft,
-                origin,
-                name,
-                manager,
-                present=present,
-                purge=purge and not present,
-                options=options if present else [],
-            )
+    return lambda draft, origin, given: _carry_packages(draft, origin, given, manager)
 
-    return carry
+
+def _carry_packages(draft: Draft, origin: Origin, given: Given, manager: str) -> None:
+    if manager == APT:
+        _carry_debian(draft, origin, given)
+        return
+    names, state = (
+        given.take_list("name", "pkg", "package"),
+        given.take("state", default="present"),
+    )
+    # It has a meaning for versions alone, which no name of a package has here.
+    given.take_flag("allow_downgrade")
+    if given.take_flag("update_cache", "update-cache"):
+        given.notes.append(f"{manager} reads its lists by itself, where they have expired")
+    given.refuse_rest()
+    if not names:
+        raise Unclear("it updates lists of packages, which leaves no state")
+    for name in names:
+        present = _is_present(state)
+        packages.carry_package(draft, origin, name, manager, present=present)
+
+
+def _is_present(state: str) -> bool:
+    if state not in ("present", "installed", "absent", "removed"):
+        raise Unclear(f"the state {state[:40]} depends on what there is to install")
+    return state in ("present", "installed")
+
+
+def _carry_debian(draft: Draft, origin: Origin, given: Given) -> None:
+    if given.has("update_cache"):
+        _carry_lists(draft, origin, given)
+        return
+    names, state = given.take_list(*NAMES), given.take("state", default="present")
+    is_all = names == ["*"] and state == "latest"
+    if is_all or not names:
+        _carry_whole(draft, origin, given, "yes" if is_all else "no")
+        return
+    purge, only_upgrade = given.take_flag("purge"), given.take_flag("only_upgrade")
+    given.take("force_apt_get")
+    options = _take_options(given)
+    for other in ("autoremove", "autoclean", "upgrade"):
+        given.refuse_unless(other, "no", "false")
+    given.refuse_rest()
+    if only_upgrade and state != "latest":
+        raise Unclear("it only upgrades, to no version that is known")
+    for name in names:
+        if state == "latest":
+            packages.carry_newest(draft, origin, name, options, only_upgrade=only_upgrade)
+        elif _is_present(state):
+            packages.carry_package(draft, origin, name, APT, present=True, options=options)
+        else:
+            packages.carry_package(draft, origin, name, APT, present=False, purge=purge)
+
+
+def _carry_lists(draft: Draft, origin: Origin, given: Given) -> None:
+    """Read lists of packages again, for themselves or before packages are installed."""
+    given.take("update_cache")
+    names, seconds = given.take_list(LISTS_FOR), given.take("cache_valid_time")
+    given.refuse_rest()
+    if given.changed:
+        packages.carry_update(draft, origin, draft.join_any(given.changed))
+        return
+    if not re.fullmatch("[0-9]{1,9}", seconds):
+        raise Unclear(f"its cache_valid_time {show_marks(seconds)[:40]!r} is no number of seconds")
+    if not int(seconds):
+        given.notes.append(
+            "Ansible reads lists each time; the step if they are older than an hour"
+        )
+    if names:
+        given.notes.append("lists are read only where one of these packages is missing")
+    packages.carry_old_lists(draft, origin, int(seconds) or packages.HOUR, names)
+
+
+def _carry_whole(draft: Draft, origin: Origin, given: Given, upgrade: str) -> None:
+    """Upgrade all packages, or remove those that are not needed any more, or old files."""
+    upgrade = given.take("upgrade", default=upgrade).lower()
+    removes, cleans = given.take_flag("autoremove"), given.take_flag("autoclean")
+    purge, is_apt_get = given.take_flag("purge"), given.take_flag("force_apt_get")
+    options = _take_options(given)
+    given.refuse_rest()
+    if upgrade in ("no", "false"):
+        # Ansible ends after autoclean.
+        if cleans or not removes:
+            raise Unclear(
+                "it names no package; which old files of them there are, only root reads"
+            )
+        words = [*(["--purge"] if purge else []), "autoremove"]
+    elif upgrade in ("yes", "true", "safe", "dist", "full"):
+        is_dist = upgrade in ("dist", "full")
+        words = ["dist-upgrade"] if is_dist else ["--with-new-pkgs", "upgrade"]
+        words = [*(["--auto-remove"] if removes else []), *words]
+        if upgrade != "dist" and not is_apt_get:
+            given.notes.append("Ansible takes aptitude instead of apt-get where there is one")
+    else:
+        raise Unclear(f"its upgrade {show_marks(upgrade)[:40]!r} is not read")
+    packages.carry_simulated(draft, origin, words, options)
 
 
 def _take_options(given: Given) -> list[str]:
     """Return options of apt-get install. Raises Unclear."""
     options: list[str] = []
+    for one in given.take("dpkg_options", default="force-confdef,force-confold").split(","):
+        if not re.fullmatch("force-conf(def|old|new|miss)", one.strip()):
+            raise Unclear(f"the option {show_marks(one)[:40]!r} of dpkg is not read")
+        options += ["-o", f"Dpkg::Options::=--{one.strip()}"]
+    if given.take_flag("allow_downgrade"):
+        options.append("--allow-downgrades")
     if given.has("install_recommends"):
         no = "" if given.take_flag("install_recommends") else "no-"
         options.append(f"--{no}install-recommends")

@@ -20,6 +20,7 @@ from bot.features.importing.ansible_keys import (
     set_environment,
 )
 from bot.features.importing.ansible_modules import MODULES, carry_module_steps
+from bot.features.importing.ansible_packages import LISTS_FOR, NAMES
 from bot.features.importing.ansible_play import LINES, After, Play, Task, as_parts, ask, note_use
 from bot.features.importing.ansible_tasks import find_no_change
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
@@ -92,8 +93,6 @@ def _carry_meaning(
     if module in LINES:
         for task in tasks:
             _carry_code(play, origin, task, changed)
-    elif module == "apt" and _has_no_package(tasks):
-        _carry_update(play, origin, tasks[0], changed)
     else:
         _carry_typed(play, origin, module, tasks, changed)
 
@@ -152,26 +151,6 @@ def _is_restart(play: Play, task: Task) -> bool:
     return "handlers" in play.file.parts and task.given.get("state") in ("restarted", "reloaded")
 
 
-def _carry_update(play: Play, origin: Origin, task: Task, changed: Sequence[str]) -> None:
-    """Carry over that lists of packages are read again: alone, nothing shows when."""
-    code, question = "apt-get update", _join_conditions([task])
-    if changed:
-        guard = _Guard("", "", task, changed)
-        _carry_guarded(play, origin, code, guard, [], root=True)
-    else:
-        play.pages.carry_code(origin, code, root=True, condition=question)
-
-
-def _has_no_package(tasks: Sequence[Task]) -> bool:
-    given = tasks[0].given
-    return is_true(given.get("update_cache")) and not given.keys() & {
-        "name",
-        "pkg",
-        "package",
-        "upgrade",
-    }
-
-
 def _changes_nothing(task: Task) -> bool:
     """Return whether a task says that it changes nothing, and its command is known to read."""
     code = str(task.given.get("_", task.given.get("cmd", "")))
@@ -184,7 +163,7 @@ def _carry_typed(
 ) -> None:
     conditions: list[tuple[int, str]] = []
     page, question = len(play.pages.drafts), _join_conditions(tasks)
-    questions = set[str]()
+    questions, said = set[str](), dict[str, None]()
     is_package = module in ("apt", "yum", "dnf", "package")
 
     def carry(draft: Draft, task: Task) -> None:
@@ -205,12 +184,12 @@ def _carry_typed(
         )
         # Its items may be on several pages.
         conditions.extend((len(play.pages.drafts), one) for one in found)
+        said.update(dict.fromkeys(given.notes))
 
     try:
-        for task in _split_packages(tasks) if is_package else tasks:
-            play.pages.carry(
-                origin, lambda draft, task=task: carry(draft, task), is_package=is_package
-            )
+        for task in _split_packages(play, module, tasks) if is_package else tasks:
+            kind = None if is_package and task.given.get("update_cache") is True else is_package
+            play.pages.carry(origin, lambda draft, task=task: carry(draft, task), is_package=kind)
     except Unclear as unclear:
         ask(play, origin, str(unclear), f"what the module {module} did at line {origin.line}")
         notify(play, tasks[0].raw, [UNKNOWN])
@@ -218,6 +197,7 @@ def _carry_typed(
     notes = [f"the draft asks at this step for the condition {one}" for one in questions if one]
     if may_fail(tasks[0].raw) & set(list_odd_keys(tasks[0])):
         notes.append("Ansible went on or tried again if it failed; Keyturn stops there")
+    notes += said
     play.pages.add_outcome(Kind.TYPED, origin, "; ".join(notes))
     notify(play, tasks[0].raw, conditions)
 
@@ -247,16 +227,45 @@ def _take_changed(play: Play, tasks: Sequence[Task]) -> list[str]:
     return known
 
 
-def _split_packages(tasks: Sequence[Task]) -> Iterator[Task]:
-    """Yield a task for each package, since each has an undo of its own."""
+def _split_packages(play: Play, module: str, tasks: Sequence[Task]) -> Iterator[Task]:
+    """Yield a task for each package, since each has an undo of its own.
+
+    On Debian, before these one that reads the lists of packages, if they ask for it.
+    """
+    tasks = [replace(task, given=dict(task.given)) for task in tasks]
+    if module == "apt" or (module == "package" and play.facts["pkg_mgr"] == "apt"):
+        yield from _split_lists(tasks)
+        tasks = [task for task in tasks if task.given]
     for task in tasks:
-        key = next((key for key in ("name", "pkg", "package") if key in task.given), "")
-        given = task.given.get(key) or ""
-        names = as_list(given) if is_list(given) else str(given).split(",")
-        for name in names:
-            yield replace(
-                task, given={**task.given, key: str(name).strip()} if key else task.given
-            )
+        key = next((key for key in NAMES if key in task.given), "")
+        for name in _list_names(task.given):
+            yield replace(task, given={**task.given, key: name} if key else task.given)
+
+
+def _split_lists(tasks: Sequence[Task]) -> Iterator[Task]:
+    """Take what tasks say of lists of packages out of them, and yield one task for it."""
+    ages = list[str]()
+    for task in tasks:
+        age = str(task.given.pop("cache_valid_time", 0))
+        if is_true(task.given.pop("update_cache", task.given.pop("update-cache", False))) or (
+            age != "0"
+        ):
+            ages.append(age)
+    if not ages:
+        return
+    needs = [task.given for task in tasks]
+    given: dict[str, Any] = {"update_cache": True, "cache_valid_time": ages[0]}
+    if all(one.keys() & NAMES and str(one.get("state", "present")) == "present" for one in needs):
+        given[LISTS_FOR] = [name for one in needs for name in _list_names(one)]
+    yield replace(tasks[0], given=given)
+
+
+def _list_names(given: Mapping[str, Any]) -> list[str]:
+    """Return the packages that a task names."""
+    names = next((given[key] for key in NAMES if key in given), None) or ""
+    return [
+        str(one).strip() for one in (as_list(names) if is_list(names) else str(names).split(","))
+    ]
 
 
 def _join_conditions(tasks: Sequence[Task]) -> str:

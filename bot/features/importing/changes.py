@@ -192,10 +192,7 @@ def carry_daemon_reload(
     changed: when that is, if it is known. is_asked: whether the draft asks when it is.
     """
     wheres = ("/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/")
-    steps = [
-        at for thing, _, at in draft.claims if any(f" {one}" in f" {thing}" for one in wheres)
-    ]
-    conditions = [*changed] or _list_conditions(draft, steps)
+    conditions = [*changed] or draft.list_conditions(draft.list_claims(*wheres))
     if name and not changed:
         conditions.append(_read_unit(draft, name).needs_reload)
     if not conditions and is_asked:
@@ -215,13 +212,6 @@ def carry_daemon_reload(
     )
 
 
-def _list_conditions(draft: Draft, steps: Sequence[int] | None = None) -> list[str]:
-    """Return when the steps of a page so far, or some of them, are needed, as far as is known."""
-    at = range(len(draft.steps)) if steps is None else sorted({*steps})
-    found = [draft.steps[one][2]["when"] for one in at if one < len(draft.steps)]
-    return [one for one in dict.fromkeys(found) if "TODO" not in one]
-
-
 def carry_restart_after(
     draft: Draft, origin: Origin, verb: str, name: str, changed: Sequence[str] = ()
 ) -> None:
@@ -232,7 +222,7 @@ def carry_restart_after(
     if changed:
         carry_restart(draft, origin, verb, name, changed, is_all=True)
         return
-    conditions = _list_conditions(draft)
+    conditions = draft.list_conditions()
     if not conditions:
         shown = show_marks(name.removesuffix(".service"))
         raise Unclear(f"for this alone, request: service {verb} HOST {shown}")

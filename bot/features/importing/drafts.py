@@ -38,6 +38,10 @@ class Unclear(ValueError):
     """A step has no plain meaning. The message says why."""
 
 
+class NextPage(Exception):
+    """A step reads what one before it on the page changes, so it belongs on the next page."""
+
+
 class Kind(StrEnum):
     """What became of a step."""
 
@@ -264,6 +268,18 @@ class Draft:
         if any((one, other) == (thing, wanted) for one, other, _ in self.claims):
             raise Unclear(f"a step before it does the same: {show_marks(thing)[:120]}")
         self.claim(thing, wanted)
+
+    def list_conditions(self, steps: Sequence[int] | None = None) -> list[str]:
+        """Return when the steps so far, or those of these numbers, are needed, if it is known."""
+        at = range(len(self.steps)) if steps is None else sorted({*steps})
+        found = [self.steps[one][2]["when"] for one in at if one < len(self.steps)]
+        return [one for one in dict.fromkeys(found) if "TODO" not in one]
+
+    def list_claims(self, *parts: str) -> list[int]:
+        """Return the numbers of the steps that set a thing whose words begin with one of these."""
+        return [
+            at for thing, _, at in self.claims if any(f" {one}" in f" {thing}" for one in parts)
+        ]
 
     def makes_file(self, path: str) -> bool:
         """Return whether a step so far makes a file if there is none."""

@@ -12,6 +12,7 @@ from bot.features.importing.drafts import (
     MOST_STEPS,
     Draft,
     Kind,
+    NextPage,
     Origin,
     Outcome,
     Unclear,
@@ -56,7 +57,8 @@ class Pages:
     """The lists of which a field has an item, where a request is for one of its items."""
     within: list[int] = field(default_factory=list[int])
     """The lines that include the file that is read."""
-    _has_packages: bool = False
+    _has_packages: bool | None = None
+    """Whether the page is for packages; None as long as it is for either."""
     _prints: set[int] = field(default_factory=set[int])
     """The outcomes, by number, of commands that only print something."""
 
@@ -73,12 +75,16 @@ class Pages:
         self.outcomes.append(replace(outcome, file=file, place=place))
 
     def carry(
-        self, origin: Origin, action: Callable[[Draft], object], *, is_package: bool = False
+        self,
+        origin: Origin,
+        action: Callable[[Draft], object],
+        *,
+        is_package: bool | None = False,
     ) -> None:
         """Carry a step over into a page. Raises Unclear, and then leaves the page as it was.
 
         What packages bring can be read only once they are installed, so they have a page of their
-        own.
+        own. is_package: None for what belongs on a page of either kind.
         """
         draft = self._get_draft(is_package=is_package)
         # All pages share the fields, and a later step may bring another one.
@@ -89,6 +95,11 @@ class Pages:
         except Unclear:
             vars(draft).update(before)
             raise
+        except NextPage:
+            vars(draft).update(before)
+            self._open()
+            self.carry(origin, action, is_package=is_package)
+            return
         # A request for an item of one list would ask for one of each.
         is_mixed = bool(before["steps"]) and len(self._list_lists(draft)) > 1
         if is_mixed or len(draft.steps) > MOST_STEPS:
@@ -174,10 +185,11 @@ class Pages:
 
         self.carry(origin, add)
 
-    def _get_draft(self, *, is_package: bool) -> Draft:
-        if not self.drafts or (self.drafts[-1].steps and is_package != self._has_packages):
+    def _get_draft(self, *, is_package: bool | None) -> Draft:
+        is_other = is_package is not None and self._has_packages == (not is_package)
+        if not self.drafts or (self.drafts[-1].steps and is_other):
             self._open()
-        self._has_packages = is_package
+        self._has_packages = self._has_packages if is_package is None else is_package
         return self.drafts[-1]
 
     def _list_lists(self, draft: Draft) -> list[str]:
@@ -185,6 +197,7 @@ class Pages:
         return [*dict.fromkeys(self.items[name] for name in self.items if name in draft.used)]
 
     def _open(self) -> None:
+        self._has_packages = None
         self.drafts.append(Draft("", self.sentence, self.source, self.fields))
 
     def finish(self, taken: set[str]) -> Imported:

@@ -19,6 +19,7 @@ _NO_SIGNS = "It has no undo, so a plan with it needs the approvals of what canno
 _QUESTION = "TODO: what that was read shows that this is still needed? {0}"
 _UNDO = "TODO: why it cannot be undone, as a clause; or write `undo` instead"
 _MOST_SCRIPT = 8000
+_QUIET = ("-y", "-q", "-qq", "--yes", "-yq", "-qy", "-qqy", "-yqq", "--assume-yes", "--quiet")
 
 Carry = Callable[[Draft, Origin], None]
 
@@ -30,7 +31,8 @@ class Meaning:
     carry: Carry | None = None
     left_out: str = ""
     reads: tuple[str, ...] = ()
-    is_package: bool = False
+    is_package: bool | None = False
+    """None for what belongs on a page of packages or of others."""
     service: tuple[str, str] = ("", "")
     """A verb and a service that Keyturn's own runbooks serve."""
 
@@ -236,7 +238,9 @@ def _understand_packages(program: str) -> Callable[[Sequence[str]], list[Meaning
     manager = "apt-get" if program == "apt" else program
 
     def understand(rest: Sequence[str]) -> list[Meaning] | None:
-        words = [word for word in rest if word not in ("-y", "-q", "-qq", "--yes", "-yq")]
+        words = [word for word in rest if word not in _QUIET]
+        if manager == "apt-get" and len(words) == 1:
+            return _understand_apt(program, words[0])
         if len(words) < 2 or words[0] not in ("install", "remove"):
             return None
         if any(word.startswith("-") for word in words):
@@ -253,6 +257,28 @@ def _understand_packages(program: str) -> Callable[[Sequence[str]], list[Meaning
         ]
 
     return understand
+
+
+def _understand_apt(program: str, word: str) -> list[Meaning] | None:
+    """Return what apt-get or apt does with one word."""
+    if word == "update":
+        return [Meaning(packages.carry_old_lists, is_package=None)]
+    # Of these, only apt-get upgrade installs no new package.
+    new = ["--with-new-pkgs"] if program == "apt" else []
+    wholes = {
+        "upgrade": [*new, "upgrade"],
+        "dist-upgrade": ["dist-upgrade"],
+        "full-upgrade": ["dist-upgrade"],
+        "autoremove": ["autoremove"],
+    }
+    if word not in wholes:
+        return None
+    words = wholes[word]
+    return [
+        Meaning(
+            lambda draft, origin: packages.carry_simulated(draft, origin, words), is_package=True
+        )
+    ]
 
 
 def _understand_account(

@@ -108,7 +108,15 @@ TASKS = [
     ("iptables: {table: filter, chain: INPUT, policy: ACCEPT}", OUT, "iptables has no plain"),
     # konstruktoid/ansible-role-hardening, Apache-2.0
     ("systemd_service: {name: apport, masked: true, enabled: false}", OVER, "Mask apport"),
-    ("apt: {autoremove: true}", OUT, "autoremove"),
+    ("apt: {autoremove: true}", OVER, "Remove packages that nothing needs"),
+    ("apt: {autoclean: yes}", OUT, "which old files of them there are, only root reads"),
+    ("apt: {name: x, state: latest, default_release: sid}", OUT, "the newest version of one rel"),
+    ("apt: {name: x, dpkg_options: force-all}", OUT, "'force-all' of dpkg is not read"),
+    ("apt: {name: 'x=1.*'}", OUT, "is not one version of a package"),
+    ("apt: {update_cache: yes, cache_valid_time: a}", OUT, "is no number of seconds"),
+    ("dnf: {name: x, state: latest}", OUT, "depends on what there is to install"),
+    ("dnf: {name: x, update_cache: yes}", OVER, "dnf reads its lists by itself"),
+    ("apt: {upgrade: safe}", OVER, "Ansible takes aptitude instead of apt-get"),
     (
         "file: {path: /run/sshd, state: directory, owner: root, mode: 'u=rwx,g=rx,o=rx'}",
         OVER,
@@ -210,7 +218,10 @@ LINES = [
     ("docker pull registry/app", BLIND, "docker pull registry/app"),
     ("systemctl is-active nginx | grep -q inactive && reboot", BLIND, "reboot"),
     # datnguyendv/rundeck-automation, no licence file: facts only
-    ("sudo apt-get update", BLIND, "apt-get update"),
+    ("sudo apt-get update", OVER, "Read the lists of packages again"),
+    ("apt-get update && apt-get -y install app", OVER, "Install the package app"),
+    ("apt-get install -y app=1:1.0-1", OVER, "app=1:1.0-1"),
+    ("apt-get -y -o APT::X=1 upgrade", BLIND, "upgrade"),
     # rundeck/rundeck, Apache-2.0
     ("sudo usermod -aG docker rundeck", OVER, "Add rundeck to the group docker"),
 ]
