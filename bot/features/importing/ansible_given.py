@@ -43,11 +43,14 @@ class Given:
         changed: Sequence[str] = (),
         *,
         is_asked: bool = False,
+        shown: Sequence[str] = (),
     ) -> None:
         """changed: when the steps are needed after which it runs, if it runs only after some.
 
-        is_asked: whether the draft asks which those are.
+        is_asked: whether the draft asks which those are. shown: what else has to hold, all of it,
+        if the page reads all that the task asks for.
         """
+        self.shown = shown
         self._file, self.fill, self.facts = file, fill, facts
         self.changed, self.is_asked = changed, is_asked
         self.notes: list[str] = []

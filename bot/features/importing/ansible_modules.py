@@ -15,6 +15,7 @@ from bot.features.importing import (
     trials,
 )
 from bot.features.importing.ansible_accounts import ACCOUNT_MODULES
+from bot.features.importing.ansible_files import FILE_MODULES
 from bot.features.importing.ansible_given import Given
 from bot.features.importing.ansible_packages import PACKAGE_MODULES
 from bot.features.importing.drafts import Draft, Origin, Unclear
@@ -283,6 +284,7 @@ MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "timezone": _carry_timezone,
     **PACKAGE_MODULES,
     **ACCOUNT_MODULES,
+    **FILE_MODULES,
 }
 
 

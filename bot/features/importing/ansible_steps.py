@@ -175,9 +175,11 @@ def _carry_typed(
         if changed:
             _stay_on(play, page)
         is_asked = _NOTIFIED in question
-        given = Given(play.file, task.given, fill, play.facts, changed, is_asked=is_asked)
         shown, others = show_conditions(play, draft, tasks)
-        asked = _join_parts(others)
+        asked, all_shown = _join_parts(others), [] if others else shown
+        given = Given(
+            play.file, task.given, fill, play.facts, changed, is_asked=is_asked, shown=all_shown
+        )
         questions.add(asked)
         found = draft.ask_condition(
             asked, lambda: carry_module_steps(module, draft, origin, given), changed, shown

@@ -232,7 +232,7 @@ class Draft:
         for _, _, step in self.steps[before:]:
             if changed and step["when"] != self.join_any(changed):
                 step["when"] = f"({self.join_any(changed)}) && ({step['when']})"
-            for one in shown:
+            for one in shown if step["when"] != " && ".join(shown) else ():
                 is_open = step["when"].startswith("TODO: ")
                 step["when"] = (
                     f"{step['when']} && {one}" if is_open else f"{one} && ({step['when']})"

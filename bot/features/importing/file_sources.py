@@ -21,9 +21,9 @@ from bot.features.importing.file_changes import (
 )
 from connectors.script import load_code
 
-_ADDRESS = re.compile("https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9_.~%/?=&+:,@-]*")
+ADDRESS = re.compile("https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9_.~%/?=&+:,@-]*")
 _DIGEST = re.compile("sha256:([0-9a-f]{64})")
-_SECONDS = 900
+FETCH_SECONDS = 900
 
 
 def carry_copy(
@@ -63,12 +63,12 @@ def carry_fetched(
     digest = _DIGEST.fullmatch(checksum.lower())
     if checksum and not digest:
         raise Unclear("its checksum is not one of SHA-256, as 64 digits")
-    if not _ADDRESS.fullmatch(fill_marks(address)) or address.startswith("\x01"):
+    if not ADDRESS.fullmatch(fill_marks(address)) or address.startswith("\x01"):
         raise Unclear(f"{show_marks(address)[:80]!r} is not the address of a file")
     is_there, shown, word = look_for(draft, path)
     _refuse_directory(draft, is_there, shown)
     arguments = [draft.word(address), word, *([digest[1]] if digest else [])]
-    fetch = {"arguments": arguments, "root": True, "seconds": _SECONDS}
+    fetch = {"arguments": arguments, "root": True, "seconds": FETCH_SECONDS}
     make, change = ({"script": load_code(name), **fetch} for name in ("fetch-new", "fetch-other"))
     if digest:
         name = read_digest(draft, path)

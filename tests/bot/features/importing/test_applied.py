@@ -3,7 +3,8 @@
 import hashlib
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -491,18 +492,25 @@ def test_file_that_is_tried_by_more_than_words_is_left_out(tmp_path: Path, valid
     assert "more than words and the file" in job.outcomes[-1].note
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[str]:
-    """Serve a directory with one file; return its address."""
-    (tmp_path / "served").mkdir()
-    (tmp_path / "served" / "tool").write_text("one\n")
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
+@contextmanager
+def serve(place: Path) -> Generator[str]:
+    """Serve a directory, which is made; yield its address."""
+    place.mkdir(exist_ok=True)
+    handler = partial(SimpleHTTPRequestHandler, directory=str(place))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as served:
         thread = Thread(target=served.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{served.server_address[1]}"
         served.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """Serve a directory with one file; return its address."""
+    with serve(tmp_path / "served") as address:
+        (tmp_path / "served" / "tool").write_text("one\n")
+        yield address
 
 
 def test_file_is_fetched_if_there_is_none_or_another_one(tmp_path: Path, server: str):

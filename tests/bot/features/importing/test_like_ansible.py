@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -102,6 +103,20 @@ TASKS = {
         "copy: {content: x, dest: DIR/tree/new, mode: '0750'}\n"
         "- file: {path: DIR/tree, state: directory, recurse: yes, mode: '0750', follow: no}"
     ),
+    "an archive": (
+        "unarchive: {src: DIR/a.tar, dest: DIR/tree, remote_src: yes, creates: DIR/tree/top}"
+    ),
+    "an archive with a mode": (
+        "unarchive: {src: DIR/a.tar, dest: DIR/tree/, remote_src: yes, creates: DIR/tree/top, "
+        "mode: 'u=rwX,go='}"
+    ),
+    "a part of an archive": (
+        "unarchive: {src: DIR/a.tar, dest: DIR/tree, copy: no, creates: DIR/tree/deep, "
+        "extra_opts: [--strip-components, 1], exclude: ['sub/tool']}"
+    ),
+    "an archive that was unpacked": (
+        "unarchive: {src: DIR/none.tar, dest: DIR/tree, remote_src: yes, creates: DIR/tree/sub}"
+    ),
     "comments": (
         "copy:\n    dest: DIR/new\n    content: \"{{ text | comment }}{{ text | comment('xml') }}"
         "{{ text | comment('cblock') }}{{ text | comment(decoration='; ') }}\"\n"
@@ -118,6 +133,13 @@ TASKS = {
     ),
 }
 TREE = {"plain": 0o644, "tool": 0o755, "odd": 0o4610, "shared": 0o2775}
+PACKED = [
+    ("sub", 0o700, tarfile.DIRTYPE),
+    ("sub/tool", 0o711, tarfile.REGTYPE),
+    ("sub/deep", 0o640, tarfile.REGTYPE),
+    ("sub/link", 0o777, tarfile.SYMTYPE),
+    ("top", 0o664, tarfile.REGTYPE),
+]
 # Which line, or whether, is nothing that a step could know.
 REFUSED = {
     "a line after one of several": "lineinfile: {path: DIR/conf, line: x, insertafter: '^last'}",
@@ -146,6 +168,11 @@ def prepare(place: Path) -> None:
         path.mkdir() if name == "shared" else path.touch()
         path.chmod(mode)
     (place / "tree" / "link").symlink_to("sub/plain")
+    with tarfile.open(place / "a.tar", "w") as archive:
+        for name, mode, kind in PACKED:
+            member = tarfile.TarInfo(name)
+            member.mode, member.type, member.linkname = mode, kind, "tool"
+            archive.addfile(member)
 
 
 @pytest.fixture(scope="module")

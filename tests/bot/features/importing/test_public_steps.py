@@ -139,7 +139,11 @@ TASKS = [
     ("timezone: {name: Etc/UTC}", OVER, "/usr/share/zoneinfo/Etc/UTC"),
     ("service: {name: nginx, state: started, enabled: '{{ on }}'}", OUT, "neither yes nor no"),
     # viasite-ansible/ansible-role-zsh, MIT
-    ("git: {repo: 'https://github.com/zsh-users/antigen.git', dest: /opt/a}", OUT, "git has no"),
+    (
+        "git: {repo: 'https://github.com/zsh-users/antigen.git', dest: /opt/a}",
+        OVER,
+        "/opt/a/.git/HEAD",
+    ),
     # cloudalchemy/ansible-node-exporter, MIT
     ("{fail: {msg: only systemd}, when: ansible_service_mgr != 'systemd'}", OUT, "fails on all"),
     ("{meta: end_host, when: found.stat.exists}", OUT, "`refuse`"),

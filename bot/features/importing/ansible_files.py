@@ -1,0 +1,61 @@
+"""Modules of Ansible for directories that come from elsewhere."""
+
+from collections.abc import Callable, Mapping
+
+from bot.features.importing import file_archives
+from bot.features.importing.ansible_given import Given
+from bot.features.importing.drafts import Draft, Origin, Unclear
+
+
+def _carry_archive(draft: Draft, origin: Origin, given: Given) -> None:
+    source, path, creates = given.take("src"), given.take("dest"), given.take("creates")
+    of_host = given.take_flag("remote_src") or not given.take_flag("copy", default=True)
+    mode, owner, group = (given.take(name) for name in ("mode", "owner", "group"))
+    options = given.take_list("extra_opts")
+    # Such as two words for one option.
+    options = [word for one in options for word in one.split()]
+    for at, one in enumerate(options[:-1]):
+        if one in ("--strip-components", "--strip"):
+            options[at : at + 2] = [f"{one}={options[at + 1]}"]
+    options += [f"--exclude={one}" for one in given.take_list("exclude")]
+    options += given.take_list("include")
+    given.take("list_files")
+    given.refuse_unless("validate_certs", "true")
+    given.refuse_rest()
+    if not of_host and "://" not in source:
+        raise Unclear("its archive is where Ansible runs: give the hosts its address")
+    need = draft.join_any(given.changed) if given.changed else " && ".join(given.shown)
+    if not creates and not need:
+        raise Unclear("nothing shows whether it is unpacked already: name a file by `creates`")
+    attributes = (mode, owner, group)
+    file_archives.carry_archive(draft, origin, source, path, options, attributes, (creates, need))
+
+
+def _carry_clone(draft: Draft, origin: Origin, given: Given) -> None:
+    repository, path = given.take("repo", "name"), given.take("dest")
+    version, depth = given.take("version", default="HEAD"), given.take("depth")
+    updates = given.take_flag("update", default=True)
+    single = ["--single-branch"] if given.take_flag("single_branch") else []
+    is_accepted = given.take_flag("accept_hostkey") or given.take_flag("accept_newhostkey")
+    # Of a clone that is there already.
+    is_forced = given.take_flag("force")
+    given.take("track_submodules")
+    given.refuse_unless("remote", "origin")
+    for name in ("clone", "recursive"):
+        given.refuse_unless(name, "yes", "true")
+    given.refuse_rest()
+    if is_accepted and not repository.startswith(("https:", "http:", "git:")):
+        raise Unclear("it takes the key of any host for the right one")
+    if depth and not depth.isdecimal():
+        raise Unclear(f"its depth {depth[:40]} is not a number")
+    options = [*([f"--depth={depth}"] if depth else []), *single]
+    version = "" if version == "HEAD" else version
+    if len(version) == 40 and (options or is_forced):
+        raise Unclear("it has a depth for one commit, or writes over what was changed since")
+    file_archives.carry_clone(draft, origin, repository, path, version, options, updates=updates)
+
+
+FILE_MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
+    "unarchive": _carry_archive,
+    "git": _carry_clone,
+}
