@@ -32,6 +32,7 @@ UNITS = {
     "ssh.service": f"[Unit]\nDescription=OpenSSH\n{_SLEEPS}",
     "stopped.service": f"[Unit]\nDescription=Stopped\n{_SLEEPS}",
     "broken.service": "[Unit]\nDescription=Broken\n[Service]\nExecStart=/bin/false\n",
+    "ended.service": "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n",
     "off.service": "",
 }
 
@@ -219,3 +220,14 @@ def test_service_status_shows_why_a_service_failed(fleet: Fleet):
     report = look.report(look.read(fleet.run_query))
     assert not report.healthy
     assert "ended with: exit-code" in report.findings[0]
+
+
+def test_service_of_which_no_process_is_left_does_not_count_as_running(
+    systemd: Systemd, fleet: Fleet
+):
+    systemd.systemctl("start", "ended")
+    look = load_check("service status").model_validate({"host": "web1", "service": "ended"})
+    report = look.report(look.read(fleet.run_query))
+    assert not report.healthy
+    assert report.summary.startswith("ended.service is active (exited)")
+    assert "ended.service has no process" in report.findings[0]
