@@ -289,6 +289,9 @@ class RunOut(OutputModel):
         description="For a check on hosts of several areas, all of them: `core, edge`."
     )
     requested_by: str = Field(description="Id of the requester; `agent:NAME` for an agent.")
+    requested_for: str = Field(
+        description="Id of the person for whom an agent made the request; empty for none."
+    )
     source: str = Field(description="Where the request came in: web, slack, api, cli, mcp, …")
     reason: str = Field(description="Reason of the request.")
     ticket: str | None = Field(description="Change ticket of the request.")
@@ -367,6 +370,7 @@ def describe_run(
         "hosts": run.hosts or (run.host,),
         "area": run.area,
         "requested_by": run.requested_by,
+        "requested_for": run.origin.agent.behalf if run.origin.agent else "",
         "source": run.origin.source,
         "reason": run.reason,
         "ticket": run.ticket or None,

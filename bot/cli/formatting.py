@@ -20,7 +20,7 @@ def format_run_details(run: Mapping[str, Any], *, max_rows: int | None = None) -
         f"run {run['id']}: {run['title']}",
         f"  {run['label']}. {format_sentence_times(run['summary'])}".rstrip(),
     ]
-    requester = f"{run['requested_by']} on {', '.join(run['hosts'])}"
+    requester = f"{format_requester(run)} on {', '.join(run['hosts'])}"
     lines.append(
         f"  requested by {requester}{_format_time_and_reason(run['requested_at'], run['reason'])}"
     )
@@ -55,6 +55,11 @@ def format_report(report: Mapping[str, Any], *, max_rows: int | None = None) -> 
         head, *rows = align_rows([report["table"]["columns"], *report["table"]["rows"]])
         lines += [f"  {row}" for row in [head, *rows[:max_rows]]]
     return lines
+
+
+def format_requester(run: Mapping[str, Any]) -> str:
+    """Return who requested a run, by id: `dora`, or `agent:triage-bot for dora`."""
+    return " for ".join(filter(None, (run["requested_by"], run["requested_for"])))
 
 
 def _format_state_label(run: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from bot.cli.client import (
     pass_service,
 )
 from bot.cli.completion import complete
-from bot.cli.formatting import format_approval, format_counter_proposal
+from bot.cli.formatting import format_approval, format_counter_proposal, format_requester
 from bot.cli.terminal import (
     format_time,
     print_result,
@@ -110,7 +110,7 @@ def _format_event(event: Mapping[str, Any]) -> str:
 def _format_pending_run(
     run: Mapping[str, Any], assignment: Mapping[str, Any] | None = None, *, signs: bool = False
 ) -> Iterator[str]:
-    yield f"{run['id']:>6}  {run['label']:<15}  {run['requested_by']:<9}  {run['title']}"
+    yield f"{run['id']:>6}  {run['label']:<15}  {format_requester(run):<9}  {run['title']}"
     if assignment is not None:
         assigned = f"assigned to you by {assignment['assigned_by']}: {assignment['reason']}"
         yield f"        {assigned.rstrip(': ')}"

@@ -28,7 +28,7 @@ from bot.cli.context import (
     is_interactive,
     wants_json,
 )
-from bot.cli.formatting import format_run_details, list_irreversible_steps
+from bot.cli.formatting import format_requester, format_run_details, list_irreversible_steps
 from bot.cli.options import limit_option, option_with_aliases, reason_option, ticket_option
 from bot.cli.progress import LiveLine, follow_run
 from bot.cli.sections import CommandGroup
@@ -231,7 +231,7 @@ def list_runs(service: ServiceClient, *, limit: int, **filters: Any) -> None:
 def _build_run_row(run: Mapping[str, Any]) -> tuple[str, ...]:
     title = f"{run['title']}{format_approved_by(run)}"
     requested_at = format_time(run["requested_at"])
-    return (str(run["id"]), requested_at, run["label"], run["requested_by"], title)
+    return (str(run["id"]), requested_at, run["label"], format_requester(run), title)
 
 
 class _RunGroup(CommandGroup):

@@ -9,7 +9,7 @@ from sqlalchemy import Row, bindparam, select
 
 from bot.db import runs, saved_views, tables, view_conditions
 from bot.db.database import Transaction
-from bot.db.runs import read_names
+from bot.db.runs import parse_origin, read_names
 from bot.db.saved_views import SavedView
 from bot.db.sql_text import each_value_sql, fetch_rows, fetch_scalar
 from bot.db.tables import CHILD, PARENT, PLAN_ONLY, SINGLE
@@ -23,6 +23,7 @@ from bot.model.host_patterns import (
 from bot.model.run import (
     NEEDS_ATTENTION,
     Decision,
+    RequestOrigin,
     Run,
     State,
     format_title,
@@ -541,10 +542,15 @@ class ListedRun(NamedTuple):
     all_hosts: str
     timing: str | None
     needs_attention: bool
+    origin_json: str
 
     @property
     def state(self) -> State:
         return State(self.state_value)
+
+    @property
+    def origin(self) -> RequestOrigin:
+        return parse_origin(self.origin_json)
 
     @property
     def status(self) -> str:
@@ -565,6 +571,7 @@ class ListedRun(NamedTuple):
 _COLUMN_NAMES = {
     "state_value": "state",
     "all_hosts": "hosts",
+    "origin_json": "origin",
 }
 _COLUMNS = [_RUN[_COLUMN_NAMES.get(name, name)] for name in ListedRun._fields]
 _LIST = (

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-from bot.model.agents import AgentOrigin
+from bot.model.agents import AgentOrigin, format_requester, get_agent_name
 from bot.model.approvals import ApprovalRequirements
 from bot.model.plan import ResolvedPlan
 from bot.model.schedule import ScheduleTiming
@@ -434,6 +434,15 @@ def describe_proposals(run_ids: Sequence[int]) -> str:
     return (
         f"Other values are proposed in {where}. This request stays pending until one is accepted."
     )
+
+
+def name_requester(run: Run, person_names: Mapping[str, str]) -> str:
+    """Return who requested a run: `Dora Example`, or `triage-bot for Dora Example`."""
+
+    def get_name(person: str) -> str:
+        return person_names.get(person, get_agent_name(person))
+
+    return format_requester(run.requested_by, run.origin.agent, get_name)
 
 
 def format_approvers(

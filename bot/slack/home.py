@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from bot.db import home_queue, runs, search
 from bot.db.database import Database, StoreUnavailable, Transaction
 from bot.db.home_queue import Home
-from bot.model.agents import get_agent_name
 from bot.model.canonical import hash_canonical
-from bot.model.run import Run, State
+from bot.model.run import Run, State, name_requester
 from bot.model.run_states import get_run_display
 from bot.slack.aliases import COMMAND
 from bot.slack.blocks import (
@@ -197,7 +196,7 @@ def _render_run(run: Run, content: HomeContent) -> list[Inline]:
     named = link(page, title) if content.base_url else bold(title)
     parts: list[Inline] = [emoji(status.emoji), f" {status.label}: ", named]
     if run.requested_by != content.person:
-        requester = content.person_names.get(run.requested_by, get_agent_name(run.requested_by))
+        requester = name_requester(run, content.person_names)
         parts.append(f" – {requester}")
     if run.state is State.PENDING:
         parts += [" – ", code(f"{COMMAND} withdraw {run.id}")]

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from bot.model.agents import get_agent_name
 from bot.model.request_form import InvalidValuesError, format_usage, list_form_fields
-from bot.model.run import Decision, Run, State, format_approvers
+from bot.model.run import Decision, Run, State, format_approvers, name_requester
 from bot.model.run_states import get_run_display
 from bot.model.text import align_rows
 from bot.slack.aliases import COMMAND
@@ -253,7 +252,7 @@ def render_run_list(
             f"{run.id}",
             get_run_display(run).label,
             _format_age(now - run.requested_at),
-            person_names.get(run.requested_by, get_agent_name(run.requested_by)),
+            name_requester(run, person_names),
             run.title + format_approvers(decisions.get(run.id, ()), person_names),
         )
         for run in listed_runs

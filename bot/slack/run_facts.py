@@ -7,9 +7,9 @@ from bot.audit import change_log
 from bot.db import view_conditions
 from bot.db.break_glass import BreakGlass
 from bot.db.database import Transaction
-from bot.model.agents import format_requester, get_agent_name
+from bot.model.agents import get_agent_name
 from bot.model.references import hide_references, list_referenced_runs, show_references
-from bot.model.run import Decision, Run, StepRecord
+from bot.model.run import Decision, Run, StepRecord, name_requester
 from bot.model.run_states import StatusDisplay
 from bot.model.view_rights import ViewRights, create_own_runs_only
 from bot.policy import NoPolicyError, Person, Policy, PolicySource
@@ -102,9 +102,8 @@ class SlackRunView:
 
     @property
     def requester_name(self) -> str:
-        """The name of the requester: `Dora Example`, or `triage-bot for Dora Example`."""
-        run = self.run
-        return format_requester(run.requested_by, run.origin.agent, self.get_person_name)
+        """The name of the requester, and for whom an agent asked."""
+        return name_requester(self.run, self.person_names)
 
     @property
     def approvals(self) -> Sequence[Decision]:

@@ -739,7 +739,8 @@ def test_run_details_show_approver_step_and_last_lines_of_output():
             "counter_proposal": None,
             "summary": "Step 1 of 1 failed.",
             "needs_attention": False,
-            "requested_by": "dora",
+            "requested_by": "agent:triage-bot",
+            "requested_for": "dora",
             "hosts": ["lb1"],
             "requested_at": "2026-03-01T02:00:00Z",
             "reason": "ticket 4711",
@@ -758,7 +759,7 @@ def test_run_details_show_approver_step_and_last_lines_of_output():
         }
     ).splitlines()
     assert text[2:5] == [
-        "  requested by dora on lb1, 2026-03-01 02:00Z: ticket 4711",
+        "  requested by agent:triage-bot for dora on lb1, 2026-03-01 02:00Z: ticket 4711",
         "  approved by adam on behalf of olga, 2026-03-01 02:01Z: known customer",
         "  State before: 203.0.113.9 is marked",
     ]

@@ -22,6 +22,7 @@ from bot.slack import run_message
 from bot.slack.blocks import Message, escape_mrkdwn, preformatted
 from bot.slack.home import HomeContent, render_home
 from bot.slack.notifications import build_reminders
+from bot.slack.replies import render_run_list
 from bot.slack.run_facts import Approver, SlackRunView, UsedGrant
 from bot.slack.run_forms import render_details, render_plan_view
 from bot.slack.run_message import (
@@ -264,6 +265,8 @@ def test_card_shows_the_person_an_agent_acts_for_and_that_it_wrote_the_reason():
     assert "as an agent" in shown
     assert "Reason written by an agent" in shown
     assert "Reason written" not in words(render_card(build_run_view()))
+    listed = render_run_list([run], {}, now=0, person_names={"dora": "Dora Developer"})
+    assert "triage-bot for Dora Developer" in words(listed)
 
 
 LINKS: Sequence[tuple[str, Sequence[str]]] = (

@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from bot.api.schemas import RunOut
 from bot.auth import tokens as auth_tokens
+from bot.db import runs
 from bot.web import tokens
 from tests.agents import add_agent, get_rules_for_agents, request_as_agent
 from tests.bot.authenticator_app import enrol_app
@@ -69,6 +71,10 @@ def test_run_page_shows_the_person_an_agent_requests_for(site: Site):
     assert "Reason written by an agent" in page
     home = read_words(site.browser("olga").get("/").text)
     assert "Requested by triage-bot for Dora Developer" in home
+    listed = read_words(site.browser("olga").get("/runs").text)
+    assert "triage-bot for Dora Developer" in listed
+    with site.database.reading() as tx:
+        assert RunOut.from_run(runs.get_run(tx, run.id), (), "").requested_for == "dora"
 
 
 def test_api_tokens_of_other_people_are_hidden_and_cannot_be_revoked(site: Site):
