@@ -13,6 +13,7 @@ from bot.model.run_states import StatusDisplay, Tone
 from bot.model.text import format_sentence
 from bot.queries.host_status import HostStatus, Reachability, list_host_statuses
 from bot.web.badges import HOST_FROZEN_BADGE, HOST_LOCKED_BADGE, REACHABILITY_BADGES, HostTile
+from bot.web.pages import read_sections
 from bot.web.visit import Visit
 from connectors.errors import UnknownHostError
 from connectors.inventory import Host
@@ -91,11 +92,13 @@ def show_host(
         shown = changes[:_MAX_SHOWN_CHANGES]
         votes = runs.list_decisions_on(tx, [each.parent or each.id for each in shown])
         parent_states = runs.get_parent_states(tx, shown)
+        sections = read_sections(visit.deps.pages, "host", tx, visit.policy, host=host)
         now = tx.now
     return visit.render(
         "host.html",
         host_status=status,
         host=host,
+        sections=sections,
         changes=shown,
         parent_states=parent_states,
         more=len(changes) > len(shown),

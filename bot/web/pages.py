@@ -47,11 +47,12 @@ class PageSection:
     """A section on a page of the core."""
 
     place: str
-    """Where it stands: `policy`."""
+    """Where it stands: `policy`, or `host`, which names a `host`."""
     template: str
     """Draws `section.values`."""
-    read: Callable[[Transaction, Policy], Mapping[str, object]]
-    """Returns what its template draws; nothing for no section."""
+    read: Callable[..., Mapping[str, object]]
+    """Returns what its template draws, from the transaction, the policy and the variables of that
+    place; nothing for no section."""
 
 
 RecordClaims = Callable[[Transaction, Policy, str, Mapping[str, Any]], None]
@@ -91,11 +92,11 @@ class ShownSection:
 
 
 def read_sections(
-    pages: Sequence[Pages], place: str, tx: Transaction, policy: Policy
+    pages: Sequence[Pages], place: str, tx: Transaction, policy: Policy, **variables: object
 ) -> Sequence[ShownSection]:
     """Read the sections of all features at a place, in the order of the features."""
     sections = [one for each in pages for one in each.sections if one.place == place]
-    shown = [ShownSection(one.template, one.read(tx, policy)) for one in sections]
+    shown = [ShownSection(one.template, one.read(tx, policy, **variables)) for one in sections]
     return [section for section in shown if section.values]
 
 

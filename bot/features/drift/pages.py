@@ -13,7 +13,8 @@ from bot.features.drift.details import read_details
 from bot.model.drift_state import DRIFTED_STATES, DriftState
 from bot.model.run_states import StatusDisplay, Tone
 from bot.model.times import DEADLINE_EXAMPLES
-from bot.web.pages import HomeTile, PageLink, Pages
+from bot.policy import Policy
+from bot.web.pages import HomeTile, PageLink, Pages, PageSection
 from bot.web.templating import parse_reader_deadline
 from bot.web.visit import IdPath, Visit, VisitOfPage, add_action
 from connectors.errors import DomainError
@@ -32,9 +33,17 @@ def _find_host_page(host: Host) -> str:
     return f"/drift?host={host.name}"
 
 
+def _read_host_drift(tx: Transaction, _policy: Policy, *, host: Host) -> Mapping[str, object]:
+    """Name what is not as set on a host, for its page."""
+    keys = rows.list_keys(tx, host=host.name, most=_MAX_COUNTED)
+    drifted = [key for key in keys if key.state in DRIFTED_STATES]
+    return {"drifted": drifted} if drifted else {}
+
+
 PAGES = Pages(
     router,
     section="/hosts",
+    sections=[PageSection("host", "drift/drift_host.html", _read_host_drift)],
     links=[
         PageLink("hosts", "Drift", lambda: "/drift", "swap"),
         PageLink("host", "Drift", _find_host_page, "swap"),

@@ -45,6 +45,10 @@ def test_drift_page_lists_and_filters_watched_values(site: Site, key: DriftKey):
     assert f"/drift/{key.id}" in page.links
     assert page.strange == []
     assert "1 changed outside Keyturn" in Page(browser.get("/").text).text
+    host = browser.get("/hosts/lb1").text
+    assert "1 value changed outside Keyturn:" in Page(host).text
+    assert f'<a href="/drift/{key.id}">{key.name}</a>' in host
+    assert "changed outside Keyturn" not in browser.get("/hosts/web1").text
     assert "switch lamp" in browser.get("/drift?host=LB1&state=changed").text
     for query in ("host=lb2", "state=as_set"):
         assert "No matching values" in browser.get(f"/drift?{query}").text
