@@ -38,6 +38,14 @@ def refuse_access(path: str) -> None:
         )
 
 
+def refuse_access_within(path: str) -> None:
+    """Refuse a path that is, or has in it, what access may depend on. Raises Unclear."""
+    refuse_access(path)
+    refuse_access(f"{path}/")
+    if "/.ssh/" in f"{path}/":
+        raise Unclear(f"access to a host may depend on what is in {show_marks(path)}")
+
+
 def can_protect(path: str) -> bool:
     """Return whether logins depend on a file that a host can save and restore."""
     return any(one.fullmatch(path) for one in (_OF_SSHD, _OF_SUDO, _OF_OTHERS))

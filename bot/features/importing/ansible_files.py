@@ -49,9 +49,11 @@ def _carry_clone(draft: Draft, origin: Origin, given: Given) -> None:
     if depth and not depth.isdecimal():
         raise Unclear(f"its depth {depth[:40]} is not a number")
     options = [*([f"--depth={depth}"] if depth else []), *single]
+    whole = ["--recurse-submodules"]
     version = "" if version == "HEAD" else version
     if len(version) == 40 and (options or is_forced):
         raise Unclear("it has a depth for one commit, or writes over what was changed since")
+    options += whole
     file_archives.carry_clone(draft, origin, repository, path, version, options, updates=updates)
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from bot.features.importing.access import refuse_access_within
 from bot.features.importing.drafts import (
     OWNER,
     Draft,
@@ -11,7 +12,7 @@ from bot.features.importing.drafts import (
     fill_marks,
     show_marks,
 )
-from bot.features.importing.file_changes import look_for, refuse_access, refuse_odd_path
+from bot.features.importing.file_changes import look_for, refuse_odd_path
 from bot.features.importing.file_sources import ADDRESS, FETCH_SECONDS
 from bot.features.importing.file_trees import refuse_wide
 from bot.features.importing.modes import read_mode_of_all
@@ -126,9 +127,7 @@ def carry_clone(
     path = path.rstrip("/")
     refuse_odd_path(path)
     # It is a new directory, so that nothing that is there is written over.
-    refuse_access(f"{path}/")
-    if "/.ssh/" in f"{path}/":
-        raise Unclear(f"access to a host may depend on what is in {path}")
+    refuse_access_within(path)
     if not _REPOSITORY.fullmatch(fill_marks(repository)) or repository.startswith("\x01"):
         raise Unclear(f"{show_marks(repository)[:80]!r} is not the address of a repository")
     is_commit = _COMMIT.fullmatch(version) is not None

@@ -4,7 +4,12 @@ import hashlib
 import re
 from collections.abc import Mapping
 
-from bot.features.importing.access import can_protect, find_trial, protect, refuse_access
+from bot.features.importing.access import (
+    can_protect,
+    find_trial,
+    protect,
+    refuse_access_within,
+)
 from bot.features.importing.drafts import (
     OWNER,
     Draft,
@@ -265,11 +270,17 @@ def look_for(draft: Draft, path: str) -> tuple[str, str, str]:
 
 
 def carry_directory(
-    draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    attributes: Mapping[str, str],
+    *,
+    new_mode: str = "",
 ) -> None:
-    """Have a directory, with those above it."""
+    """Have a directory, with those above it. new_mode: of one that is made."""
     found, _, word = look_for(draft, path)
-    make = run_as_root("/usr/bin/mkdir", "-p", "--", word)
+    mode = ["-m", read_mode(new_mode, by_chmod=True).word] if new_mode else []
+    make = run_as_root("/usr/bin/mkdir", "-p", *mode, "--", word)
     undo = run_as_root("/usr/bin/rmdir", "--", word)
     when = f'!{found}.startsWith("directory,")'
     _create(draft, origin, path, "directory", {"when": when, "do": make, "undo": undo})
@@ -304,7 +315,7 @@ def _create(
 def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> None:
     """Remove a file; with *whole*, a directory with all that is in it too."""
     refuse_odd_path(path, draft)
-    refuse_access(path)
+    refuse_access_within(path)
     if path.count("/") < 2 and not path.startswith("\x01"):
         raise Unclear(f"{path} is at the top of the file system")
     found, shown, word = look_for(draft, path)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from bot.features.importing.access import refuse_access
+from bot.features.importing.access import refuse_access, refuse_access_within
 from bot.features.importing.drafts import (
     Draft,
     Origin,
@@ -24,15 +24,26 @@ from connectors.script import load_code
 ADDRESS = re.compile("https?://[A-Za-z0-9.-]+(:[0-9]+)?/[A-Za-z0-9_.~%/?=&+:,@-]*")
 _DIGEST = re.compile("sha256:([0-9a-f]{64})")
 FETCH_SECONDS = 900
+_COPIED = "what is copied"
 
 
 def carry_copy(
-    draft: Draft, origin: Origin, source: str, path: str, attributes: Mapping[str, str]
+    draft: Draft,
+    origin: Origin,
+    source: str,
+    path: str,
+    attributes: Mapping[str, str],
+    *,
+    by_cp: bool = False,
+    keeps: bool = False,
 ) -> None:
-    """Have a file with the content of another one of the host."""
+    """Have a file with the content of another one of the host.
+
+    by_cp: with its mode too, if it is new, as `cp` makes it. keeps: unless there is a file,
+    whatever is in it.
+    """
     refuse_access(path)
-    if any(thing == f"the content of {source}" for thing, _, _ in draft.claims):
-        raise Unclear(f"a step before it changes {show_marks(source)}, which was read before")
+    _refuse_changed(draft, source)
     # A value of the request could be a file that not everyone may read.
     if "\x01" in source:
         raise Unclear("its source is a value of the request")
@@ -43,11 +54,56 @@ def carry_copy(
     because = f"{draft.text(source)} is missing, or no file"
     draft.refuse.append({"when": f'{there} == ""', "because": because})
     refuse_link(draft, path)
-    copy = run_as_root("/usr/bin/cp", "--no-preserve=all", "--", draft.word(source), word)
-    is_other = f'split({name}, " ")[0] != split({there}, " ")[0]'
+    plain = [] if by_cp else ["--no-preserve=all"]
+    copy = run_as_root("/usr/bin/cp", *plain, "--", draft.word(source), word)
+    is_other = "" if keeps else f'split({name}, " ")[0] != split({there}, " ")[0]'
     after = f"the content of {draft.text(source)}"
+    # What changes the source later would have it copied again.
+    draft.claim(f"the content of {source}", _COPIED)
     _write(draft, origin, path, (copy, copy), (name, is_other), after)
     carry_attributes(draft, origin, path, attributes)
+
+
+def _refuse_changed(draft: Draft, source: str) -> None:
+    for thing, wanted, _ in draft.claims:
+        if thing in (source, f"the content of {source}") and wanted != _COPIED:
+            raise Unclear(f"a step before it changes {show_marks(source)}, which was read before")
+
+
+def carry_move(draft: Draft, origin: Origin, source: str, path: str) -> None:
+    """Have a file or a directory under another path, where it is there."""
+    for one in (source, path):
+        refuse_odd_path(one)
+        refuse_access_within(one)
+        if one.count("/") < 2 or "\x01" in one:
+            raise Unclear(f"access to a host may depend on {show_marks(one)}")
+    _refuse_changed(draft, source)
+    (there, shown, word), (other, new, target) = look_for(draft, source), look_for(draft, path)
+    _refuse_directory(draft, other, new)
+    because = f"neither {shown} nor {new} is there"
+    draft.refuse.append({"when": f'{there} == "" && {other} == ""', "because": because})
+    draft.claim(source, "nothing")
+    draft.claim(path, f"what {source} was")
+    move = run_as_root("/usr/bin/mv", "-fT", "--", word, target)
+    for title, sign, undo in (
+        (
+            f"Move {shown} to {new}",
+            "==",
+            {"undo": run_as_root("/usr/bin/mv", "-nT", "--", target, word)},
+        ),
+        (f"Move {shown} over {new}", "!=", {"no_undo": f"what {new} was is not kept"}),
+    ):
+        draft.add_step(
+            origin,
+            {
+                "title": title,
+                "when": f'{there} != "" && {other} {sign} ""',
+                "do": move,
+                **undo,
+                "before": f"{shown} is there",
+                "after": f"{new} is there",
+            },
+        )
 
 
 def carry_fetched(

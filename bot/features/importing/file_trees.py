@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from bot.features.importing.access import refuse_access_within
 from bot.features.importing.drafts import (
     OWNER,
     Draft,
@@ -13,13 +14,13 @@ from bot.features.importing.drafts import (
     run_as_root,
     show_marks,
 )
-from bot.features.importing.file_changes import look_for, refuse_access
+from bot.features.importing.file_changes import look_for
 from bot.features.importing.modes import read_mode_of_all
 
 # What programs, people's logins or keys are in. A mistake there takes access from everyone.
 _TOO_WIDE = re.compile(
     r"/(?!srv$|opt$)[^/]*|/var/(?!www$|log$)[^/]*|/(bin|sbin|lib\w*|boot|dev|proc|sys|root|run)/.*"
-    r"|/usr/[^/]*|/usr/(bin|sbin|lib\w*)/.*|/home/[^/]*|(.*/)?\.ssh(/.*)?"
+    r"|/usr/[^/]*|/usr/(bin|sbin|lib\w*)/.*|/home/[^/]*"
 )
 _SET_IDS = re.compile("0*[2-7][0-7]{3}|.*s.*")
 _PROGRAMS = {"owner": "/usr/bin/chown", "group": "/usr/bin/chgrp", "mode": "/usr/bin/chmod"}
@@ -125,7 +126,7 @@ def _refuse_others(draft: Draft, name: str, path: str, wanted: str) -> None:
 
 def refuse_wide(path: str) -> None:
     """Refuse a directory with what access depends on, or one that is not known. Raises Unclear."""
-    refuse_access(f"{path}/")
+    refuse_access_within(path)
     if path.startswith("\x01") or _TOO_WIDE.fullmatch(path):
         raise Unclear(f"access to a host may depend on what is in {show_marks(path)}")
 

@@ -5,8 +5,15 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.features.importing import accounts, changes, file_changes, file_trees, packages
+from bot.features.importing import accounts, changes, packages
 from bot.features.importing.drafts import Draft, Origin, Unclear, mark, show_marks
+from bot.features.importing.shell_files import (
+    FILE_PROGRAMS,
+    Carry,
+    Understand,
+    split_options,
+    understand_write,
+)
 from bot.features.importing.shell_reads import SILENT, is_reading
 from runbooks._declared_commands import make_script
 
@@ -20,8 +27,6 @@ _QUESTION = "TODO: what that was read shows that this is still needed? {0}"
 _UNDO = "TODO: why it cannot be undone, as a clause; or write `undo` instead"
 _MOST_SCRIPT = 8000
 _QUIET = ("-y", "-q", "-qq", "--yes", "-yq", "-qy", "-qqy", "-yqq", "--assume-yes", "--quiet")
-
-Carry = Callable[[Draft, Origin], None]
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,9 @@ def understand_line(line: str) -> list[Meaning] | None:
     parts = [line] if "&&" not in line else re.split(r"\s*&&\s*", line)
     meanings: list[Meaning] = []
     for part in parts:
+        if written := understand_write(part):
+            meanings += map(Meaning, written)
+            continue
         if _SHELL_SIGNS.search(part):
             return None
         try:
@@ -144,16 +152,8 @@ def _make_service(verb: str, name: str) -> Meaning:
             )
 
 
-def _split_options(rest: Sequence[str], allowed: str) -> tuple[str, list[str]] | None:
-    """Return short options, and the other words; None for an option that is not allowed."""
-    options = "".join(word[1:] for word in rest if word.startswith("-") and word != "--")
-    if any(word.startswith("--") and word != "--" for word in rest) or set(options) - set(allowed):
-        return None
-    return options, [word for word in rest if not word.startswith("-")]
-
-
 def _understand_sysctl(rest: Sequence[str]) -> list[Meaning] | None:
-    split = _split_options(rest, "wq")
+    split = split_options(rest, "wq")
     if split is None or not split[1] or not all("=" in word for word in split[1]):
         return None
     return [
@@ -165,73 +165,6 @@ def _understand_sysctl(rest: Sequence[str]) -> list[Meaning] | None:
 def _carry_sysctl(draft: Draft, origin: Origin, setting: str) -> None:
     key, _, value = setting.partition("=")
     changes.carry_sysctl(draft, origin, key, value)
-
-
-def _understand_mkdir(rest: Sequence[str]) -> list[Meaning] | None:
-    split = _split_options(rest, "pv")
-    if split is None or not split[1]:
-        return None
-    return [
-        Meaning(
-            lambda draft, origin, each=each: file_changes.carry_directory(draft, origin, each, {})
-        )
-        for each in split[1]
-    ]
-
-
-def _understand_touch(rest: Sequence[str]) -> list[Meaning] | None:
-    if not rest or any(word.startswith("-") for word in rest):
-        return None
-    return [
-        Meaning(lambda draft, origin, each=each: file_changes.carry_file(draft, origin, each, {}))
-        for each in rest
-    ]
-
-
-def _understand_rm(rest: Sequence[str]) -> list[Meaning] | None:
-    split = _split_options(rest, "rRfv")
-    if split is None or not split[1]:
-        return None
-    whole = bool(set(split[0]) & {"r", "R"})
-    return [
-        Meaning(
-            lambda draft, origin, each=each: file_changes.carry_removal(
-                draft, origin, each, whole=whole
-            )
-        )
-        for each in split[1]
-    ]
-
-
-def _understand_mode(name: str) -> Callable[[Sequence[str]], list[Meaning] | None]:
-    def understand(rest: Sequence[str]) -> list[Meaning] | None:
-        split = _split_options(["-R" if word == "--recursive" else word for word in rest], "Rvc")
-        if split is None or len(split[1]) < 2:
-            return None
-        is_tree, rest = "R" in split[0], split[1]
-        carry = file_trees.carry_tree if is_tree else file_changes.carry_attributes
-        attributes = {name: rest[0]}
-        if name == "owner" and ":" in rest[0]:
-            owner, _, group = rest[0].partition(":")
-            attributes = {"owner": owner, "group": group}
-        return [
-            Meaning(
-                lambda draft, origin, each=each: carry(
-                    draft, origin, each, attributes, by_chmod=True
-                )
-            )
-            for each in rest[1:]
-        ]
-
-    return understand
-
-
-def _understand_ln(rest: Sequence[str]) -> list[Meaning] | None:
-    split = _split_options(rest, "sfn")
-    if split is None or "s" not in split[0] or len(split[1]) != 2:
-        return None
-    target, path = split[1]
-    return [Meaning(lambda draft, origin: file_changes.carry_link(draft, origin, path, target))]
 
 
 def _understand_packages(program: str) -> Callable[[Sequence[str]], list[Meaning] | None]:
@@ -353,15 +286,19 @@ def _take_options(rest: Sequence[str]) -> tuple[list[str], str | None]:
     return options, words[0] if words and not words[0].startswith("-") else None
 
 
+def _make_changes(
+    understand: Understand,
+) -> Callable[[Sequence[str]], list[Meaning] | None]:
+    def make(rest: Sequence[str]) -> list[Meaning] | None:
+        found = understand(rest)
+        return None if found is None else [Meaning(one) for one in found]
+
+    return make
+
+
 _PROGRAMS: dict[str, Callable[[Sequence[str]], list[Meaning] | None]] = {
     "sysctl": _understand_sysctl,
-    "mkdir": _understand_mkdir,
-    "touch": _understand_touch,
-    "rm": _understand_rm,
-    "chmod": _understand_mode("mode"),
-    "chown": _understand_mode("owner"),
-    "chgrp": _understand_mode("group"),
-    "ln": _understand_ln,
+    **{name: _make_changes(one) for name, one in FILE_PROGRAMS.items()},
     **{name: _understand_packages(name) for name in ("apt", "apt-get", "yum", "dnf")},
     "useradd": _understand_account("passwd", present=True),
     "userdel": _understand_account("passwd", present=False),
