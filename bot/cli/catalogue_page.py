@@ -5,12 +5,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from bot.cli.policy_page import create_template_environment
-from bot.hosts.sudo_rules import list_sudo_grants
+from bot.hosts.sudo_rules import format_rule, list_sudo_grants
 from bot.model.runbook_info import RunbookInfo, list_runbook_info
 from bot.policy import Policy
 from bot.policy.matrix import PolicyMatrix, RequestKind, build_matrix
-from connectors.errors import SettingError
-from connectors.sudo import RuleTooLongError, SudoRule
 from runbooks import load_catalogue
 
 _ANSWERS = {
@@ -81,12 +79,4 @@ def _describe_rights(
 
 def _iterate_sudo_lines(words: str) -> Iterator[str]:
     for grant in list_sudo_grants({words: load_catalogue()[words]}):
-        yield _format_line(grant.rule)
-
-
-def _format_line(rule: SudoRule) -> str:
-    try:
-        return rule.format_line("keyturn", {})
-    except (RuleTooLongError, SettingError):
-        installed = rule.for_installed_scripts
-        return installed.format_line("keyturn", {})
+        yield format_rule("keyturn", grant.rule)

@@ -138,12 +138,16 @@ def explain_runbook(*, words: "tuple[str, ...]") -> None:
     """
     from bot.cli.runbook_kit.explain import explain_page
     from runbooks._declared import is_declared
+    from runbooks._declared_yaml import PageError
 
     chosen = [one for one in _choose(words) if is_declared(one)]
     if not chosen:
         exit_with_error(f"{' '.join(words)} is Python: read its class instead", NOT_FOUND)
     for runbook in chosen:
-        click.echo("\n".join(explain_page(runbook)))
+        try:
+            click.echo("\n".join(explain_page(runbook)))
+        except PageError as error:
+            exit_with_error(f"{runbook.words}: {error}", FAILED)
 
 
 @runbook_commands.command("schema")

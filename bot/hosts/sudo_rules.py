@@ -9,6 +9,7 @@ from typing import Any
 from bot.model.request_form import get_required_tag
 from connectors import run_signed, signed_files
 from connectors.command import SUDO_PATH
+from connectors.errors import SettingError
 from connectors.inventory import Host
 from connectors.script import SCRIPTS_DIRECTORY, Script, load_code
 from connectors.sudo import RuleTooLongError, SudoRule
@@ -147,6 +148,14 @@ def build_sudoers_data(
         for user, its in grants_by_login.items()
         for each in its
     ]
+
+
+def format_rule(user: str, rule: SudoRule) -> str:
+    """Return a rule as a line of sudoers for any host: by the script's file if it is too long."""
+    try:
+        return rule.format_line(user, {})
+    except (RuleTooLongError, SettingError):
+        return rule.for_installed_scripts.format_line(user, {})
 
 
 def _render_rule(host: Host, user: str, rule: SudoRule) -> Iterator[str]:

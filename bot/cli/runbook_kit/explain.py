@@ -4,12 +4,19 @@ import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from bot.cli.runbook_kit.recordings import RecordedAnswer, Recording
-from bot.hosts.sudo_rules import SudoGrant, list_sudo_grants
+from bot.cli.runbook_kit.recordings import RecordedAnswer, Recording, RecordingError
+from bot.hosts.sudo_rules import SudoGrant, format_rule, list_sudo_grants
 from connectors.errors import HostError
 from runbooks import AnyRunbook
 from runbooks._declared import check_page, get_source, is_declared, iterate_readings
-from runbooks._declared_format import CommandPart, NotePart, ReadPart, RunbookPage, StepPart
+from runbooks._declared_format import (
+    CommandPart,
+    NotePart,
+    ProbationPart,
+    ReadPart,
+    RunbookPage,
+    StepPart,
+)
 
 # Lines of an output, and characters of a value, that are shown.
 _MOST = 20
@@ -28,12 +35,16 @@ def explain_page(runbook: type[AnyRunbook]) -> Iterator[str]:
         yield f"  reports: {part.report.summary}"
         yield from (f"  needs attention{_explain_note(note)}" for note in part.report.findings)
     yield from (f"  notes{_explain_note(note)}" for note in part.notes)
+    if part.steps:
+        yield f"  takes down meanwhile: {', '.join(part.takes_down or ()) or 'nothing'}"
+    if part.probation:
+        yield from _explain_probation(part.probation)
     yield from dict.fromkeys(map(_explain_grant, list_sudo_grants({runbook.words: runbook})))
 
 
 def _explain_grant(grant: SudoGrant) -> str:
     who = "the login that reads" if grant.rule.read_only else "the login that changes"
-    return f"  sudo of {who}: {grant.rule.format_line('LOGIN', {})}"
+    return f"  sudo of {who}: {format_rule('LOGIN', grant.rule.for_installed_scripts)}"
 
 
 def _explain_request(part: RunbookPage) -> Iterator[str]:
@@ -62,21 +73,40 @@ def _explain_reading(part: ReadPart) -> str:
 
 def _explain_step(number: int, part: StepPart) -> Iterator[str]:
     yield f"  step {number}, if {part.when}: {part.title}"
-    yield f"     runs {_explain_command(part.do)}"
+    yield from _explain_command("runs", part.do)
     if part.undo:
-        yield f"     undo: {_explain_command(part.undo)}"
+        yield from _explain_command("undo:", part.undo)
     else:
         yield f"     cannot be undone: {part.no_undo}"
 
 
-def _explain_command(part: CommandPart) -> str:
+def _explain_command(verb: str, part: CommandPart) -> Iterator[str]:
     if part.command:
-        return f"{part.command} of Keyturn{_explain_arguments(part.given)}"
-    words = part.arguments if part.script else part.run
-    line = " ".join(map(str, words))
-    what = f"the script {part.script!r} with {line or 'nothing'}" if part.script else f"`{line}`"
-    stdin = f", with {part.stdin!r} as its input" if part.stdin else ""
-    return f"{what}{stdin}{', as root' if part.root else ''}"
+        yield f"     {verb} {part.command} of Keyturn{_explain_arguments(part.given)}"
+        return
+    line = " ".join(map(str, part.arguments if part.script else part.run))
+    what = f"a script, with {line or 'nothing'}" if part.script else f"`{line}`"
+    who = ", as root" if part.root else ""
+    yield f"     {verb} {what}{who}{':' if part.script else ''}"
+    yield from _indent(part.script)
+    if part.stdin:
+        yield "     with this as its input:"
+        yield from _indent(part.stdin)
+
+
+def _indent(text: str) -> Iterator[str]:
+    return (f"       | {line}" for line in text.splitlines())
+
+
+def _explain_probation(part: ProbationPart) -> Iterator[str]:
+    if part.of:
+        yield f"  on probation: {part.of} of Keyturn{_explain_arguments(part.given)}"
+        return
+    yield (
+        f"  on probation: the host restores after {part.seconds} s, unless Keyturn has logged in "
+        f"again. It saves and restores as root, by the script {part.name}:"
+    )
+    yield from _indent(part.restore)
 
 
 def _explain_arguments(given: Mapping[str, object]) -> str:
@@ -104,6 +134,9 @@ def describe_readings(request: AnyRunbook, answers: Sequence[RecordedAnswer]) ->
         for name, value in iterate_readings(request, recording.create_query_function()):
             text = json.dumps(value, default=str, ensure_ascii=False)
             lines.append(f"{name} = {text[:_MAX_TEXT]}")
+    except RecordingError:
+        # The host refused the next one: the caller shows why.
+        pass
     except HostError as error:
         lines.append(f"not understood: {error}")
     return [*lines, ""]

@@ -15,7 +15,7 @@ _OF_ACCESS = re.compile(
 _OF_SSHD = re.compile(r"/etc/(ssh/sshd_config(\.d/[^/\x01]+)?|sysconfig/sshd|default/ssh)")
 _OF_SUDO = re.compile(r"/etc/sudoers(\.d/[^/\x01]+)?")
 _OF_OTHERS = re.compile(
-    r"/etc/(pam\.d/[^/\x01]+|security/[^/\x01]+\.conf|nsswitch\.conf|hosts\.(allow|deny))"
+    r"/etc/(pam\.d/[^/\x01]+|security/([^/\x01]+/)?[^/\x01]+\.conf|nsswitch\.conf|hosts\.(allow|deny))"
 )
 _SSHD = ("ssh", "sshd")
 _SECONDS = 180

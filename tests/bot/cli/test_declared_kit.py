@@ -123,6 +123,7 @@ def test_trying_shows_what_each_parser_made_of_the_output():
     assert describe_readings(request, [answer]) == [f"$ {COMMAND}", "    60", "now = 60", ""]
     odd = RecordedAnswer("web1", COMMAND, "sixty\n")
     assert describe_readings(request, [odd])[2] == "not understood: 'sixty' is not a whole number"
+    assert describe_readings(request, []) == [""]
 
 
 def test_page_is_explained_in_words():
@@ -131,6 +132,47 @@ def test_page_is_explained_in_words():
     assert "  step 1, if now != value: Set swappiness to {value}" in lines
     assert "     runs `/usr/sbin/sysctl -w vm.swappiness={value}`, as root" in lines
     assert any("sudo of the login that changes: LOGIN ALL=(root)" in line for line in lines)
+
+
+PROBATION = """
+probation:
+  name: swappiness
+  restore: |-
+    case $1 in
+    save) cat /proc/sys/vm/swappiness >value ;;
+    restore) cat value >/proc/sys/vm/swappiness ;;
+    esac
+"""
+
+
+def test_scripts_and_the_probation_of_a_page_are_explained_whole():
+    page = with_script(f"{QUOTED}\nsync") + PROBATION
+    lines = list(explain_page(load_change_page(page)))
+    at = lines.index("     undo: a script, with {now}, as root:")
+    assert lines[at + 1 : at + 3] == [f"       | {QUOTED}", "       | sync"]
+    assert "  takes down meanwhile: nothing" in lines
+    (told,) = (line for line in lines if line.startswith("  on probation: "))
+    assert "the host restores after 120 s, unless Keyturn has logged in again" in told
+    assert "       | save) cat /proc/sys/vm/swappiness >value ;;" in lines
+
+
+def test_page_whose_rule_is_too_long_for_sudo_is_explained_with_an_installed_script():
+    run = '{run: [/usr/sbin/sysctl, -w, "vm.swappiness={value}"], root: true}'
+    control = "{command: systemd.control_service, with: {verb: '\"restart\"', name: '\"web\"'}}"
+    lines = list(explain_page(load_change_page(change_text(CHANGE, run, control))))
+    assert '     runs systemd.control_service of Keyturn with verb = "restart"' in "\n".join(lines)
+    assert any("NOPASSWD: /usr/local/lib/keyturn/service-control-" in line for line in lines)
+
+
+def test_explain_of_a_page_with_an_open_question_says_where_it_is(tmp_path: Path):
+    own = tmp_path / "runbooks"
+    own.mkdir(mode=0o755)
+    (own / "swappiness_set.yaml").write_text(change_text(CHANGE, "is {now}", "TODO what?"))
+    env = os.environ | {"KEYTURN_RUNBOOKS": str(tmp_path)}
+    answer = run_command(("runbook", "explain", "swappiness set"), env=env, where=tmp_path)
+    assert answer.returncode == 1
+    assert "is not answered yet: swappiness TODO what?" in answer.stderr
+    assert "Traceback" not in answer.stderr
 
 
 def with_script(script: str) -> str:
