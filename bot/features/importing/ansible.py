@@ -10,6 +10,7 @@ from typing import Any
 
 from bot.features.importing import changes
 from bot.features.importing.ansible_keys import ODD_FLAGS, ODD_KEYS
+from bot.features.importing.ansible_loops import list_items
 from bot.features.importing.ansible_play import (
     KEYWORDS,
     MOST_NESTED,
@@ -35,7 +36,6 @@ from bot.features.importing.ansible_steps import (
 )
 from bot.features.importing.ansible_tasks import (
     find_no_change,
-    list_items,
     make_task,
     split_arguments,
     split_include,
@@ -175,10 +175,18 @@ def _import_play(
     return play.pages
 
 
+def _set_root(play: Play, raw: Mapping[str, Any], *, is_root: bool) -> None:
+    """Say whether root runs the tasks of a play, who then gathers the facts too."""
+    play.root = is_root
+    if is_root and str(raw.get("become_user", "root")) == "root":
+        play.facts.add_root()
+
+
 def _fill_play(
     play: Play, document: Document, path: KeyPath, raw: dict[str, Any], *, is_root: bool
 ) -> None:
-    file, play.root = play.file, is_root
+    file = play.file
+    _set_root(play, raw, is_root=is_root)
     play.common = {key: raw[key] for key in _OF_PLAY if key in raw}
 
     def find_origin(name: str) -> Origin:
@@ -312,7 +320,10 @@ def _import_module(
         notify(play, raw, [UNKNOWN])
         return
     try:
-        made = [make_task(play, line, name, module, raw, item) for item in list_items(play, raw)]
+        made = [
+            make_task(play, line, name, module, raw, item, number)
+            for number, item in enumerate(list_items(play, raw))
+        ]
     except Unclear as unclear:
         if no_change:
             play.pages.leave_out(origin, no_change)

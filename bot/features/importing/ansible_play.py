@@ -122,7 +122,7 @@ class Target:
     """Of the inventory: what its files say of variables."""
 
 
-def list_modules(raw: dict[str, Any]) -> list[str]:
+def list_modules(raw: Mapping[str, Any]) -> list[str]:
     """Return the keys of a task that say what it does: one, unless it is something else."""
     return [key for key in raw if key not in KEYWORDS and not key.startswith("with_")]
 

@@ -167,8 +167,11 @@ def _carry_typed(
     is_package = module in ("apt", "yum", "dnf", "package")
 
     def carry(draft: Draft, task: Task) -> None:
+        def read(name: str) -> str:
+            return given.read_file("templates", name)
+
         def fill(text: str, *, lstrip: bool) -> str:
-            filled = task.scope.fill_file(text, lstrip=lstrip)
+            filled = task.scope.fill_file(text, read, lstrip=lstrip)
             note_use(play, task.scope)
             return filled
 

@@ -14,6 +14,8 @@ from bot.features.importing.template_values import Facts
 _OF_VERSION = frozenset(
     {"distribution_major_version", "distribution_version", "distribution_release"}
 )
+# What is no question of the system: read by itself, or the same on each.
+_OF_ALL = frozenset({"architecture", "python_version", "user_id", "user_dir", "env"})
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,7 @@ class System:
             name = draft.add_reading("machine", {"run": ["uname", "-m"], "as": "text"})
             because = f"this was made for hosts with {wanted}, and it has {{{name}}}"
             draft.refuse.append({"when": f'{name} != "{wanted}"', "because": because})
-        if not used - {"architecture"}:
+        if not used - _OF_ALL:
             return
         lines = [("ID", self.id), *([("VERSION_ID", self.version)] if used & _OF_VERSION else [])]
         reading = {"file": "/etc/os-release", "as": "lines", "pattern": "(?P<line>.*)"}

@@ -11,6 +11,8 @@ ROLE = "\x03role"
 OMIT = object()
 """The value of `omit`: an argument that is not given."""
 FOR_RUN = frozenset({"lookup", "query", "q", "vars", "now", "undef", "loop", "environment"})
+# Facts of which all supported hosts have the first number alike, or the system says it.
+_PARTIAL = frozenset({"distribution_version", "python_version"})
 # Parts of what a task registers, which may be one of a file that is not read.
 OF_RESULTS = frozenset(
     {"stdout", "stderr", "stdout_lines", "stderr_lines", "rc", "stat", "results", "changed",
@@ -53,24 +55,44 @@ class Unknown(StrictUndefined):
     """What only a run knows: any use of it is unclear."""
 
 
+class PartialVersion(Unknown):
+    """A version of which only the first numbers are known, such as 12 of 12.7."""
+
+    def __init__(self, known: str) -> None:
+        super().__init__(hint=f"it depends on which version {known}.x is meant", exc=NotKnownError)
+        self.known = [*map(int, known.split("."))]
+
+
 class Facts(dict[str, Any]):
     """The facts of the hosts that a draft is for; each that is used is noted."""
 
-    def __init__(self, facts: Mapping[str, str], *, is_pattern: bool = False) -> None:
+    def __init__(self, facts: Mapping[str, Any], *, is_pattern: bool = False) -> None:
         """is_pattern: whether a fact that is not known is *, for the names of files."""
         super().__init__(facts)
         self.used = set[str]()
         self.is_pattern = is_pattern
 
     def has(self, key: str) -> bool:
-        return self.is_pattern or super().__contains__(key)
+        return self.is_pattern or super().__contains__(key) or key in _PARTIAL
 
     def __getitem__(self, key: str) -> Any:
         if not self.has(key):
             raise NotKnownError(f"it depends on the fact {key} of a host")
         self.used.add(key)
+        if super().__contains__(key):
+            return super().__getitem__(key)
         major = super().get("distribution_major_version", "")
-        return super().get(key, f"{major}*" if key == "distribution_version" else "*")
+        if self.is_pattern:
+            return f"{major}*" if key == "distribution_version" else "*"
+        return PartialVersion(major if key == "distribution_version" else "3")
+
+    def add_root(self) -> None:
+        """Add what is known of who gathers the facts, if that is root.
+
+        By sudo -H, as by a login: https://docs.ansible.com/ansible/latest/collections/ansible/builtin/sudo_become.html
+        """
+        env = {"HOME": "/root", "USER": "root", "LOGNAME": "root"}
+        self.update({"user_id": "root", "user_dir": "/root", "env": Facts(env)})
 
     def get(self, key: str, default: Any = None) -> Any:  # noqa: ARG002 - as of any mapping
         return self[key]

@@ -10,20 +10,23 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from jinja2 import StrictUndefined, TemplateError, nodes
+from jinja2 import FunctionLoader, StrictUndefined, Template, TemplateError, nodes
 from jinja2.filters import FILTERS as JINJA_FILTERS
 from jinja2.runtime import Context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2.utils import missing
+from jinja2.visitor import NodeTransformer
 
 from bot.features.importing.drafts import Unclear, has_mark, show_marks
 from bot.features.importing.sources import Plain, as_list, as_mapping, is_list, is_mapping
-from bot.features.importing.template_filters import FILTERS, OF_JINJA, TESTS, as_value
+from bot.features.importing.template_filters import FILTERS, OF_JINJA, TESTS, as_value, make_range
 from bot.features.importing.template_values import (
     FOR_RUN,
     OF_RESULTS,
     OMIT,
     Facts,
     NotKnownError,
+    PartialVersion,
     Unknown,
     Unset,
     is_simple,
@@ -33,7 +36,13 @@ _BUILT_IN = "ansible.builtin."
 _KEEPS_TEXT = re.compile(r"\|\s*(string|to_json|to_nice_json)\s*\}\}$")
 _MOST_NESTED = 8
 # What Ansible's configuration has, in lib/ansible/config/base.yml.
-_CONSTANTS = {"omit": OMIT, "ansible_managed": "Ansible managed", "ansible_check_mode": False}
+_CONSTANTS: Mapping[str, Any] = {
+    "omit": OMIT,
+    "range": make_range,
+    "ansible_managed": "Ansible managed",
+    "ansible_check_mode": False,
+    "ansible_python": {"version": {"major": 3}},
+}
 _METHODS = frozenset(
     {
         "join",
@@ -53,10 +62,11 @@ _METHODS = frozenset(
         "splitlines",
     }
 )
-_ODD_NODES = (
-    nodes.Block, nodes.Import, nodes.FromImport, nodes.Include, nodes.Extends, nodes.Macro,
-    nodes.CallBlock, nodes.Mul, nodes.Pow, nodes.Mod,
-)  # fmt: skip
+_ODD_NODES = (nodes.Import, nodes.FromImport, nodes.CallBlock, nodes.FilterBlock, nodes.Pow,
+              nodes.AssignBlock)  # fmt: skip
+# What only a file of a template may have, but no loop in it.
+_OF_FILES = (nodes.Block, nodes.Include, nodes.Extends, nodes.Macro)
+_MOST_INCLUDED, _MOST_NUMBER, _MOST_SET, _LIMIT = 50, 2**53, 50_000, " limit"
 
 
 @dataclass
@@ -84,13 +94,16 @@ class Scope:
     """Returns what stands for a value of the request, by its name and default. Raises Unclear."""
     _nested: int = 0
 
-    def fill_file(self, content: str, *, lstrip: bool) -> str:
-        """Return the content of a file of a template. Raises Unclear."""
+    def fill_file(self, content: str, read: Callable[[str], str], *, lstrip: bool) -> str:
+        """Return the content of a file of a template. Raises Unclear.
+
+        read: returns another one, by its name, and raises Unclear.
+        """
         if not _is_template(content):
             return content
         # As an expression, it would have another type than text.
         marks = self.show_unset is not None
-        return str(self._render(content, marks=marks, lstrip=lstrip, is_file=True))
+        return str(self._render(content, marks=marks, lstrip=lstrip, read=read))
 
     def fill(self, value: Any) -> Any:
         """Return an argument with its templates filled. Raises Unclear."""
@@ -179,18 +192,21 @@ class Scope:
         return found
 
     def _render(
-        self, text: str, *, marks: bool, lstrip: bool = False, is_file: bool = False
+        self,
+        text: str,
+        *,
+        marks: bool,
+        lstrip: bool = False,
+        read: Callable[[str], str] | None = None,
     ) -> Any:
         if text.startswith("#jinja2:"):
             header, _, text = text.partition("\n")
             lstrip = _read_header(header)
         shown = list[Any]()
-        environment = _Environment(self, lstrip=lstrip)
+        environment = _Environment(self, lstrip=lstrip, marks=marks, read=read)
+        is_file = read is not None
         try:
             tree = environment.parse(text)
-            _refuse_odd_nodes(tree)
-            if marks:
-                self._show_unset(tree)
             is_whole = _is_expression(tree) and not text.endswith("\n")
 
             def show(value: Any) -> str:
@@ -213,9 +229,11 @@ class Scope:
                 AttributeError, RecursionError) as error:  # fmt: skip
             raise Unclear(f"it computes a value: {' '.join(str(error).split())[:120]}") from None
 
-    def _show_unset(self, tree: nodes.Template) -> None:
-        """Have values of the request stand where a template only shows them."""
-        inner = {one.name for one in tree.find_all(nodes.Name) if one.ctx != "load"}
+    def replace_unset(self, tree: nodes.Template, inner: set[str]) -> None:
+        """Have values of the request stand where a template only shows them.
+
+        inner: the names that templates set themselves.
+        """
         for output in tree.find_all(nodes.Output):
             output.nodes = [self._replace(each, inner) for each in output.nodes]
 
@@ -247,6 +265,9 @@ class Scope:
 
         if isinstance(node, nodes.Concat):
             node.nodes = replace_all(node.nodes)
+        elif isinstance(node, nodes.Filter) and node.name == "join":
+            if isinstance(node.node, nodes.List):
+                node.node.items = replace_all(node.node.items)
         # Without a text, it may add numbers or lists.
         elif isinstance(node, nodes.Add) and any(
             isinstance(one.value, str) for one in node.find_all(nodes.Const)
@@ -270,6 +291,9 @@ class Scope:
         is_odd = isinstance(self.own.get(name, self.known.get(name)), Plain)
         if name not in self.items and name not in FOR_RUN and not is_odd:
             found = self.resolve(name)
+        # Of an item with its part, as with_subelements has it.
+        if is_list(found) and keys and keys[0] in ("0", "1") and len(as_list(found)) > 1:
+            found = as_list(found)[int(keys.pop(0))]
         if isinstance(found, Unset):
             return ".".join([found.variable, *keys]) if OF_RESULTS.isdisjoint(keys) else None
         is_unknown = isinstance(found, StrictUndefined) and name not in self.items
@@ -361,27 +385,94 @@ def _is_expression(tree: nodes.Template) -> bool:
     return len(parts) == 1 and not isinstance(parts[0], nodes.TemplateData)
 
 
-def _refuse_odd_nodes(tree: nodes.Template) -> None:
-    if odd := next(iter(tree.find_all(_ODD_NODES)), None):
+def _refuse_odd_nodes(tree: nodes.Template, *, is_file: bool) -> None:
+    """Refuse what is not read, or may take long. Raises Unclear."""
+    odd_ones = _ODD_NODES if is_file else (*_ODD_NODES, *_OF_FILES)
+    if odd := next(iter(tree.find_all(odd_ones)), None):
         raise Unclear(f"its template has {type(odd).__name__.lower()}, which is not read")
+    if any(one.name == "self" for one in tree.find_all(nodes.Name)):
+        raise Unclear("its template has its own blocks again")
+    macros = {one.name: one for one in tree.find_all(nodes.Macro)}
     for call in tree.find_all(nodes.Call):
-        if not isinstance(call.node, nodes.Getattr) or call.node.attr not in _METHODS:
+        is_method = isinstance(call.node, nodes.Getattr) and call.node.attr in _METHODS
+        if not is_method and _name_called(call) not in {*macros, "range", "super"}:
             raise Unclear("it computes a value by what only a run knows")
+    if any(_name_called(call) in macros for one in macros.values()
+           for call in one.find_all(nodes.Call)):  # fmt: skip
+        raise Unclear("its template has macros that call others")
+    for block in tree.find_all(nodes.Block):
+        if sum(_name_called(call) == "super" for call in block.find_all(nodes.Call)) > 1:
+            raise Unclear("its template has what another one has more than once")
+    _refuse_deep_loops(tree, macros)
+
+
+def _refuse_deep_loops(tree: nodes.Template, macros: Mapping[str, nodes.Macro]) -> None:
     for outer in tree.find_all(nodes.For):
-        if any(list(one.find_all(nodes.For)) for one in _list_inner(outer)):
+        called = [*map(_name_called, outer.find_all(nodes.Call))]
+        inner = [*_list_inner(outer), *(macros[one] for one in called if one in macros)]
+        if any(list(one.find_all(nodes.For)) for one in inner):
             raise Unclear("its template has loops in loops in loops")
+        if "super" in called or list(outer.find_all(_OF_FILES)):
+            raise Unclear("its template has others in a loop")
 
 
-def _list_inner(loop: nodes.For) -> list[nodes.For]:
+def _name_called(call: nodes.Call) -> str:
+    return call.node.name if isinstance(call.node, nodes.Name) else ""
+
+
+def _list_inner(loop: nodes.For) -> list[nodes.Node]:
     return [one for one in loop.find_all(nodes.For) if one is not loop]
+
+
+class _Own(NodeTransformer):
+    """Has facts of the host itself stand for those of all hosts at its name.
+
+    And has what a template sets checked, which it may join to itself again and again.
+    """
+
+    def visit_Assign(self, node: nodes.Assign) -> nodes.Node:  # noqa: N802 - as Jinja calls it
+        self.generic_visit(node)
+        node.node = nodes.Filter(node.node, _LIMIT, [], [], None, None, lineno=node.lineno)
+        return node
+
+    def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802 - as Jinja calls it
+        self.generic_visit(node)
+        key = node.arg.value if isinstance(node.arg, nodes.Const) else None
+        return _find_own(node, key if isinstance(key, str) else "")
+
+    def visit_Getattr(self, node: nodes.Getattr) -> nodes.Node:  # noqa: N802 - as Jinja calls it
+        self.generic_visit(node)
+        return _find_own(node, node.attr)
+
+
+def _find_own(node: nodes.Getattr | nodes.Getitem, key: str) -> nodes.Node:
+    """Return the variable that a node is: of `vars` any, and a fact of `hostvars`.
+
+    What a play or a role sets is not in `hostvars`.
+    """
+    base = node.node
+    is_own = isinstance(base, nodes.Name) and base.name == "vars"
+    if isinstance(base, nodes.Getitem) and isinstance(base.node, nodes.Name):
+        is_host = isinstance(base.arg, nodes.Name) and base.arg.name == "inventory_hostname"
+        is_own = is_host and base.node.name == "hostvars" and key.startswith("ansible_")
+    return nodes.Name(key, "load", lineno=node.lineno) if is_own and key.isidentifier() else node
+
+
+def _limit(value: Any) -> Any:
+    """Return what a template sets, unless it is a long text or list."""
+    if (isinstance(value, str) or is_list(value)) and len(value) > _MOST_SET:
+        raise Unclear(f"its template sets more than {_MOST_SET:,} characters or values")
+    return value
 
 
 def _show(value: Any) -> str:
     """Return a value within a text, as Ansible writes it."""
     if isinstance(value, StrictUndefined):
         return str(value)
+    if is_list(value) or is_mapping(value):
+        return str(as_value(value))
     if not isinstance(value, str | int):
-        raise Unclear("it has a list, a mapping or nothing within a text")
+        raise Unclear("it has nothing, or what is no plain value, within a text")
     return str(value)
 
 
@@ -399,6 +490,10 @@ def _refuse_data(text: str, filled: Any, *, is_file: bool) -> Any:
 
 class _Context(Context):
     def resolve_or_missing(self, key: str) -> Any:
+        # What templates set, then what they are given.
+        found = super().resolve_or_missing(key)
+        if found is not missing:
+            return found
         return cast("_Environment", self.environment).scope.resolve(key)
 
 
@@ -406,20 +501,63 @@ class _Environment(ImmutableSandboxedEnvironment):
     """Jinja as Ansible configures it, with the filters whose meaning is exact."""
 
     context_class = _Context
+    intercepted_binops = frozenset({"*", "%"})
 
-    def __init__(self, scope: Scope, *, lstrip: bool) -> None:
+    def __init__(
+        self, scope: Scope, *, lstrip: bool, marks: bool, read: Callable[[str], str] | None
+    ) -> None:
+        """marks: whether values of the request are shown. read: as of `fill_file`."""
         super().__init__(
             trim_blocks=True,
             lstrip_blocks=lstrip,
             undefined=StrictUndefined,
             optimized=False,
+            loader=FunctionLoader(self._load),
         )
-        self.scope = scope
+        self.scope, self.marks, self.read = scope, marks, read
         self.globals.clear()
         plain = {name: each for name, each in JINJA_FILTERS.items() if name in OF_JINJA}
         own = {**FILTERS, "default": self._default, "d": self._default}
-        self.filters = {**plain, **own, **{f"{_BUILT_IN}{name}": own[name] for name in own}}
+        self.filters = {
+            _LIMIT: _limit,
+            **plain,
+            **own,
+            **{f"{_BUILT_IN}{name}": own[name] for name in own},
+        }
         self.tests |= {"defined": self._is_defined, "undefined": self._is_undefined, **TESTS}
+        self._seen, self._set = set[str](), set[str]()
+        self._loaded = 0
+
+    def _load(self, name: str) -> str:
+        if self.read is None:
+            raise NotKnownError("it includes a template")
+        return self.read(name)
+
+    def _load_template(self, name: str, globals: Any) -> Template:  # noqa: A002 - as Jinja calls it
+        # Also of one that is read already: each may include others twice.
+        self._loaded += 1
+        if self._loaded > _MOST_INCLUDED:
+            raise NotKnownError("its template includes too many others")
+        return super()._load_template(name, globals)
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
+        tree = cast("nodes.Template", _Own().visit(super()._parse(source, name, filename)))
+        _refuse_odd_nodes(tree, is_file=self.read is not None)
+        names = {one.name for one in tree.find_all(nodes.Name)}
+        inner = {one.name for one in tree.find_all(nodes.Name) if one.ctx != "load"}
+        inner |= {one.name for one in tree.find_all(nodes.Macro)}
+        if self.marks and self._loaded and inner & self._seen - self._set:
+            raise Unclear("its template has names that another one sets")
+        self._seen, self._set = self._seen | names, self._set | inner
+        if self.marks:
+            self.scope.replace_unset(tree, self._set)
+        return tree
+
+    def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
+        """Return a product or a rest: of whole numbers, since a text could become a long one."""
+        if not all(isinstance(one, int) and abs(one) < _MOST_NUMBER for one in (left, right)):
+            raise NotKnownError("it computes with what are no whole numbers")
+        return super().call_binop(context, operator, left, right)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
         is_part = isinstance(obj, Unset)
@@ -435,6 +573,8 @@ class _Environment(ImmutableSandboxedEnvironment):
         return other
 
     def _is_defined(self, value: Any) -> bool:
+        if isinstance(value, PartialVersion):
+            return True
         if isinstance(value, Unknown):
             str(value)
         if isinstance(value, Unset):

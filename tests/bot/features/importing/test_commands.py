@@ -353,7 +353,7 @@ CLEAR = "no question"
             "file: 'path=/x/{{ p }} state=directory'}]}",
             "/x/b",
         ),
-        ("{tasks: [{loop: [b], loop_control: {index_var: i}, apt: 'name={{ i }}'}]}", "index_var"),
+        ("{tasks: [{loop: [b], loop_control: {extended: yes}, apt: 'name={{ i }}'}]}", "extended"),
         # A condition that is a template is another one after it is filled.
         ("{vars: {e: ''}, tasks: [{apt: name=x, when: \"'{{ e }}' == 'x'\"}]}", "the condition"),
         ("{vars: {e: x}, tasks: [{apt: name=x, when: \"e == 'x' and f\"}]}", "the condition f"),
@@ -363,11 +363,17 @@ CLEAR = "no question"
             "0644 without quotation marks is another number to Ansible",
         ),
         ('{tasks: [{copy: {dest: /a/b, content: \'{"a": "{{ e }}"}\'}}]}', "a list or a mapping"),
-        ("{tasks: [{copy: {dest: /a/b, content: \"{{ 'a' * 9 }}\"}}]}", "has mul"),
+        ("{tasks: [{copy: {dest: /a/b, content: \"{{ 'a' * 9 }}\"}}]}", "no whole numbers"),
         ("{tasks: [{copy: {dest: /a/b, content: \"{{ ''.__class__ }}\"}}]}", "computes a value"),
         # What would take all memory.
-        ("{tasks: [{copy: {dest: /a/b, content: \"{{ '%99999999999d' % 1 }}\"}}]}", "has mod"),
-        ("{tasks: [{copy: {dest: /a/b, content: \"{{ 'a' * 99999999999 }}\"}}]}", "has mul"),
+        (
+            "{tasks: [{copy: {dest: /a/b, content: \"{{ '%99999999999d' % 1 }}\"}}]}",
+            "no whole numbers",
+        ),
+        (
+            "{tasks: [{copy: {dest: /a/b, content: \"{{ 'a' * 99999999999 }}\"}}]}",
+            "no whole numbers",
+        ),
         ("{tasks: [{include_tasks: ../../../etc/passwd}]}", "includes another file"),
         ("{tasks: [{include_role: {name: ../../etc}}]}", "includes another file"),
         ("{tasks: [{loop: [[a]], apt: 'name={{ item }}'}]}", CLEAR),
@@ -389,7 +395,7 @@ CLEAR = "no question"
         ),
         (
             "{tasks: [{with_fileglob: [/x/*], file: 'path={{ item }} state=absent'}]}",
-            "not in the file",
+            "not beside the playbook",
         ),
     ],
 )

@@ -185,9 +185,128 @@ def test_tests_of_ansible_are_decided_as_ansible_decides_them(
     assert "Ansible asked" not in page
 
 
-def test_version_that_is_not_of_numbers_alone_is_not_decided(tmp_path: Path):
-    task = "- file: {path: /srv/a, state: touch}\n  when: \"'1.0rc1' is version('1.0', '<')\"\n"
-    assert "Ansible asked '1.0rc1'" in show(write_role(tmp_path, {"tasks/main.yml": task}))
+@pytest.mark.parametrize(
+    ("condition", "runs"),
+    [
+        ("ansible_distribution_version is version('11.4', '>=')", True),
+        ("ansible_facts['distribution_version'] is version('12', '>=')", True),
+        ("ansible_distribution_version is version('13', '<')", True),
+        ("ansible_distribution_version is version('12', '<')", False),
+        ("ansible_distribution_version is version('12', '==')", None),
+        ("ansible_distribution_version is version('12.4', '>')", None),
+        ("ansible_distribution_version == '12.4'", None),
+        ("ansible_distribution_version is defined", True),
+        ("ansible_python_version is version('3', '>=')", True),
+        ("ansible_python_version is version('3.9', '>=')", None),
+        ("ansible_python.version.major == 3", True),
+        ("'1.0rc1' is version('1.0.1', '<')", None),
+        ("'1.0rc1' is version('1.0', '<', strict=true)", None),
+        ("'' is version('1.0', '<')", None),
+    ],
+)
+def test_version_is_compared_as_far_as_it_is_known(
+    tmp_path: Path, condition: str, runs: bool | None
+):
+    task = f'- file: {{path: /srv/a, state: touch}}\n  when: "{condition}"\n'
+    page = show(write_role(tmp_path, {"tasks/main.yml": task}))
+    assert ("Create the file /srv/a" in page) == (runs is not False)
+    assert ("Ansible asked" in page) == (runs is None)
+
+
+TOO_MUCH = {
+    "templates/base.j2": "{% block x %}x{% endblock %}",
+    "templates/self.j2": "{% include 'self.j2' %}",
+    **{f"templates/twice{at}.j2": f"{{% include 'twice{at + 1}.j2' %}}" * 2 for at in range(40)},
+    "templates/twice40.j2": "x",
+}
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{% for one in [1] %}{% include 'base.j2' %}{% endfor %}", "others in a loop"),
+        ("{% for one in [1] %}{% block y %}{% endblock %}{% endfor %}", "others in a loop"),
+        ("{% include 'self.j2' %}", "includes too many others"),
+        ("{% include 'twice0.j2' %}", "includes too many others"),
+        ("{% extends 'base.j2' %}{% block x %}{{ super() }}{{ super() }}{% endblock %}", "once"),
+        (
+            "{% extends 'base.j2' %}{% block x %}{% for one in [1] %}{{ super() }}{% endfor %}"
+            "{% endblock %}",
+            "others in a loop",
+        ),
+        ("{% block join %}{{ self.join() }}{% endblock %}", "its own blocks again"),
+        ("{% set a = 'x' %}" + "{% set a = a ~ a %}" * 40, "more than 50,000 characters"),
+        ("{% set a %}x{% endset %}", "has assignblock"),
+        ("{% include '../tasks/main.yml' %}", "no file beside the playbook"),
+        ("{% include '/etc/passwd' %}", "no file beside the playbook"),
+        ("{% include 'none.j2' ignore missing %}", "not beside the playbook"),
+        ("{% extends 'none.j2' %}", "not beside the playbook"),
+        ("{% import 'base.j2' as base %}", "has import"),
+        ("{{ range(99999999) | list }}", "more than 256 numbers"),
+        ("{{ range(99) | product(range(99)) | list }}", "more than 1000 values"),
+        ("{{ '%99d' | format(1) }}", "in another way"),
+        (
+            "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}x{% endmacro %}{{ a() }}",
+            "macros",
+        ),
+        (
+            "{% macro a() %}{% for x in [1] %}{% for y in [1] %}{% endfor %}{% endfor %}"
+            "{% endmacro %}{% for z in [1] %}{{ a() }}{% endfor %}",
+            "loops in loops",
+        ),
+        ("{% macro a() %}{{ a.__class__ }}{% endmacro %}{{ a() }}", "computes a value"),
+        ("{{ lookup('file', 'a') }}", "only a run knows"),
+        ("{{ lookup('env', 'HOME') }}", "only a run knows"),
+        ("{{ query('pipe', 'id') }}", "only a run knows"),
+        ("{{ hostvars['db1'].port }}", "known only in a run"),
+        ("{{ groups['web'][0] }}", "known only in a run"),
+    ],
+)
+def test_template_that_takes_too_much_or_leads_elsewhere_is_left_out(
+    tmp_path: Path, template: str, reason: str
+):
+    files = {"tasks/main.yml": "- template: {src: a.j2, dest: /srv/a}\n", **TOO_MUCH}
+    job = write_role(tmp_path, {**files, "templates/a.j2": template})
+    (outcome,) = (one for one in job.outcomes if not one.is_setting)
+    assert (str(outcome.kind), reason in outcome.note) == ("left out", True), outcome.note
+
+
+SHARED = {
+    "tasks/main.yml": "- template: {src: a.j2, dest: /srv/a}\n"
+    "- template: {src: c.j2, dest: /srv/c}\n",
+    "templates/a.j2": "{% set own = 'x' %}{{ own }} {{ port }}\n{% include 'b.j2' %}",
+    "templates/b.j2": "{{ own }} {{ port }} {{ name | default('b') }}",
+    "templates/c.j2": "{% extends 'd.j2' %}{% block one %}{{ level }}{% endblock %}",
+    "templates/d.j2": "{% set level = 2 %}{% block one %}{% endblock %}",
+}
+
+
+def test_values_of_a_request_stand_in_templates_that_others_include(tmp_path: Path):
+    job = write_role(tmp_path, SHARED)
+    assert "x {port} x {port} {name}" in show(job)
+    (left_out,) = (one for one in job.outcomes if one.kind == "left out" and not one.is_setting)
+    assert (left_out.line, "names that another one sets" in left_out.note) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("play", "home"),
+    [
+        ("become: yes", "/root"),
+        ("remote_user: root", "/root"),
+        ("vars: {x: y}", "/root"),
+        ("become: yes, become_user: ann", None),
+        ("become: no", None),
+    ],
+)
+def test_home_is_that_of_root_where_root_gathers_the_facts(
+    tmp_path: Path, play: str, home: str | None
+):
+    place = "{{ ansible_env.HOME }}{{ ansible_facts.user_dir }}/{{ ansible_user_id }}"
+    task = f"file: {{path: '{place}', state: touch, owner: ann, group: ann}}"
+    (tmp_path / "site.yml").write_text(f"- {{hosts: all, {play}, tasks: [{task}]}}\n")
+    (job,) = import_ansible(tmp_path / "site.yml", set())
+    assert (f"Create the file {home}{home}/root" in show(job)) == (home is not None)
+    assert "os_release" not in show(job)
 
 
 def test_roles_are_found_where_a_configuration_or_a_collection_has_them(tmp_path: Path):
