@@ -6,7 +6,7 @@ Nothing is looked up, and nothing runs but the expressions, in Jinja's sandbox.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -206,7 +206,7 @@ class Scope:
         environment = _Environment(self, lstrip=lstrip, marks=marks, read=read)
         is_file = read is not None
         try:
-            tree = environment.parse(text)
+            tree = environment.prepare(environment.parse(text))
             is_whole = _is_expression(tree) and not text.endswith("\n")
 
             def show(value: Any) -> str:
@@ -533,15 +533,31 @@ class _Environment(ImmutableSandboxedEnvironment):
             raise NotKnownError("it includes a template")
         return self.read(name)
 
-    def _load_template(self, name: str, globals: Any) -> Template:  # noqa: A002 - as Jinja calls it
-        # Also of one that is read already: each may include others twice.
+    def get_template(
+        self,
+        name: str | Template,
+        parent: str | None = None,
+        globals: MutableMapping[str, Any] | None = None,  # noqa: A002 - as Jinja calls it
+    ) -> Template:
+        """Return another template, also one that is read already. Raises NotKnownError."""
+        # Each may include others twice.
         self._loaded += 1
         if self._loaded > _MOST_INCLUDED:
             raise NotKnownError("its template includes too many others")
-        return super()._load_template(name, globals)
+        return super().get_template(name, parent, globals)
 
-    def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
-        tree = cast("nodes.Template", _Own().visit(super()._parse(source, name, filename)))
+    def select_template(self, *_args: Any, **_options: Any) -> Template:
+        """Refuse a list of templates, of which one may be elsewhere. Raises NotKnownError."""
+        raise NotKnownError("its template includes the first of several")
+
+    def compile(self, source: Any, *args: Any, **options: Any) -> Any:
+        """Return a template that is ready to run, also one that others include."""
+        tree = self.prepare(self.parse(source)) if isinstance(source, str) else source
+        return cast("Any", super()).compile(tree, *args, **options)
+
+    def prepare(self, tree: nodes.Template) -> nodes.Template:
+        """Return a template with what it may have, and values of the request. Raises Unclear."""
+        tree = cast("nodes.Template", _Own().visit(tree))
         _refuse_odd_nodes(tree, is_file=self.read is not None)
         names = {one.name for one in tree.find_all(nodes.Name)}
         inner = {one.name for one in tree.find_all(nodes.Name) if one.ctx != "load"}
