@@ -1,10 +1,11 @@
-"""Modules of Ansible for directories that come from elsewhere."""
+"""Modules of Ansible for archives, clones and mounts."""
 
 from collections.abc import Callable, Mapping
 
-from bot.features.importing import file_archives
+from bot.features.importing import file_archives, file_mounts
 from bot.features.importing.ansible_given import Given
 from bot.features.importing.drafts import Draft, Origin, Unclear
+from bot.features.importing.file_mounts import Mount
 
 
 def _carry_archive(draft: Draft, origin: Origin, given: Given) -> None:
@@ -57,7 +58,28 @@ def _carry_clone(draft: Draft, origin: Origin, given: Given) -> None:
     file_archives.carry_clone(draft, origin, repository, path, version, options, updates=updates)
 
 
+def _carry_mount(draft: Draft, origin: Origin, given: Given) -> None:
+    path, source = given.take("path", "name").rstrip("/") or "/", given.take("src")
+    kind, state = given.take("fstype"), given.take("state")
+    options = given.take("opts", default="defaults") or "defaults"
+    dump, order = given.take("dump", default="0"), given.take("passno", default="0")
+    given.refuse_unless("fstab", "/etc/fstab")
+    given.refuse_unless("boot", "true", "yes")
+    given.refuse_rest()
+    if state == "unmounted":
+        file_mounts.carry_unmounted(draft, origin, path)
+        return
+    if state not in ("present", "mounted"):
+        raise Unclear(f"the state {state[:40]} is not read")
+    # Ansible names swap by its source only where it is at no place.
+    if kind == "swap" and path not in ("none", "/none"):
+        raise Unclear("it is swap that is at a place")
+    mount = Mount(source, "none" if kind == "swap" else path, kind, options, dump, order)
+    file_mounts.carry_mount(draft, origin, mount, now=state == "mounted")
+
+
 FILE_MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "unarchive": _carry_archive,
     "git": _carry_clone,
+    "mount": _carry_mount,
 }

@@ -1,6 +1,7 @@
 """Changes of lines of files: a line that is there, or in place of one that matches, or gone."""
 
 import re
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from bot.features.importing.access import find_trial, protect
@@ -20,13 +21,22 @@ from bot.features.importing.patterns import (
 from bot.features.importing.trials import carry_trial
 
 
+@dataclass(frozen=True)
+class Which:
+    """Which line of a file another one takes the place of."""
+
+    pattern: str
+    same: str = ""
+    """What the lines among them match that are as good."""
+
+
 def carry_line(
     draft: Draft,
     origin: Origin,
     path: str,
     line: str,
     *,
-    pattern: str = "",
+    pattern: "str | Which" = "",
     wanted: Literal["there", "gone", "created", "replaced"] = "there",
     place: tuple[Literal["after", "before"], str] | None = None,
 ) -> None:
@@ -37,7 +47,8 @@ def carry_line(
     is added, if there is such a line; "" is the first one. Otherwise at the end.
     """
     first = len(draft.steps)
-    _carry_line(draft, origin, path, line, pattern, wanted, place)
+    which = pattern if isinstance(pattern, Which) else Which(pattern)
+    _carry_line(draft, origin, path, line, which, wanted, place)
     carry_trial(draft, first, find_trial(path))
 
 
@@ -46,10 +57,11 @@ def _carry_line(
     origin: Origin,
     path: str,
     line: str,
-    pattern: str,
+    which: "Which",
     wanted: Literal["there", "gone", "created", "replaced"],
     place: tuple[Literal["after", "before"], str] | None,
 ) -> None:
+    pattern, same = which.pattern, which.same
     present, create = wanted != "gone", wanted == "created"
     refuse_odd_path(path)
     protect(draft, path)
@@ -77,7 +89,8 @@ def _carry_line(
     if pattern:
         matches = f"{name}.filter(row, row.line.matches({draft.expression(pattern)}))"
         found = draft.add_state(f"matching_{path}", matches)
-        is_other = f"{found}.exists(row, row.line != {plain})"
+        is_as_good = f" && !row.line.matches({draft.expression(same)})" if same else ""
+        is_other = f"{found}.exists(row, row.line != {plain}{is_as_good})"
         is_missing = f"{found}.size() == 0 && {is_missing}"
         draft.refuse.append(
             {

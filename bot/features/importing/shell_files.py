@@ -9,6 +9,7 @@ from bot.features.importing import (
     file_archives,
     file_changes,
     file_lines,
+    file_mounts,
     file_sources,
     file_trees,
 )
@@ -215,6 +216,63 @@ def _understand_git(rest: Sequence[str]) -> list[Carry] | None:
     ]
 
 
+def _understand_fallocate(rest: Sequence[str]) -> list[Carry] | None:
+    size, words = _take_value(rest, "-l", "--length")
+    if not size or len(words) != 1 or words[0].startswith("-"):
+        return None
+    path = words[0]
+    return [
+        lambda draft, origin: file_mounts.carry_zeros(
+            draft,
+            origin,
+            path,
+            file_mounts.read_size(size),
+            "/usr/bin/fallocate",
+            "-l",
+            size,
+            path,
+        )
+    ]
+
+
+def _understand_dd(rest: Sequence[str]) -> list[Carry] | None:
+    given = {name: value for name, _, value in (word.partition("=") for word in rest)}
+    path = given.pop("of", "")
+    given.pop("status", "")
+    if given.keys() != {"if", "bs", "count"} or given["if"] != "/dev/zero" or not path:
+        return None
+    size, count = given["bs"], given["count"]
+
+    def carry(draft: Draft, origin: Origin) -> None:
+        bytes_ = file_mounts.read_size(size) * file_mounts.read_size(count)
+        file_mounts.carry_zeros(draft, origin, path, bytes_, "/usr/bin/dd", *rest)
+
+    return [carry]
+
+
+def _understand_mkswap(rest: Sequence[str]) -> list[Carry] | None:
+    if len(rest) != 1 or rest[0].startswith("-"):
+        return None
+    return [lambda draft, origin: file_mounts.carry_swap_format(draft, origin, rest[0])]
+
+
+def _understand_swap(*, on: bool) -> Understand:
+    def understand(rest: Sequence[str]) -> list[Carry] | None:
+        if not on and rest in (["-a"], ["--all"]):
+            return [file_mounts.carry_no_swap]
+        if len(rest) != 1 or rest[0].startswith("-"):
+            return None
+        return [lambda draft, origin: file_mounts.carry_swap(draft, origin, rest[0], on=on)]
+
+    return understand
+
+
+def _understand_umount(rest: Sequence[str]) -> list[Carry] | None:
+    if len(rest) != 1 or not rest[0].startswith("/") or rest[0].startswith("/dev/"):
+        return None
+    return [lambda draft, origin: file_mounts.carry_unmounted(draft, origin, rest[0])]
+
+
 FILE_PROGRAMS: Mapping[str, Understand] = {
     "mkdir": _understand_mkdir,
     "touch": _understand_touch,
@@ -227,4 +285,10 @@ FILE_PROGRAMS: Mapping[str, Understand] = {
     "mv": _understand_mv,
     "install": _understand_install,
     "git": _understand_git,
+    "fallocate": _understand_fallocate,
+    "dd": _understand_dd,
+    "mkswap": _understand_mkswap,
+    "swapon": _understand_swap(on=True),
+    "swapoff": _understand_swap(on=False),
+    "umount": _understand_umount,
 }

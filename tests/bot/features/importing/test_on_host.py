@@ -48,6 +48,7 @@ mount --bind /run/alternatives /var/lib/dpkg/alternatives
 update-alternatives --install /etc/app-link app /bin/true 10 --slave /etc/app-doc app.1 /etc/fstab
 update-alternatives --install /etc/app-link app /bin/false 5
 mkdir -p /etc/modules-load.d
+printf '# what is mounted\n/dev/sdx1\t/old  ext4 defaults 0 2\n' > /etc/fstab
 hostname web1 && echo web1 > /etc/hostname
 ln -sfn /usr/share/zoneinfo/Etc/UTC /etc/localtime && echo Etc/UTC > /etc/timezone
 mkdir -p /etc/app && echo 'first = 1' > /etc/app/conf && : > /etc/app/empty
@@ -58,6 +59,7 @@ getent passwd; getent group; hostname; cat /etc/hostname /etc/timezone; readlink
 find /etc/app /etc/tmpfiles.d -printf '%p %m %u %g %y %l\\n' | sort
 find /etc/app /etc/sudoers.d /etc/pam.d /etc/ssh/sshd_config -type f -exec sha256sum {} + | sort
 find /etc/sudoers.d -type f -printf '%p %m\\n' | sort
+cat /etc/fstab; findmnt -n -o FSTYPE,OPTIONS --mountpoint /run/extra; ls -d /run/extra
 find /etc/modules-load.d -type f -exec sha256sum {} + | sort
 readlink /etc/alternatives/app; head -n 1 /var/lib/dpkg/alternatives/app
 findmnt -n -o OPTIONS /run/data
@@ -170,6 +172,9 @@ TASKS = [
     "file: {path: /etc/app/conf, mode: 'u=rw,g=r,o='}",
     "file: {path: /etc/app/dir, state: directory, owner: ann, group: ops}",
     "copy: {dest: /etc/app/new, content: one}",
+    "mount: {path: /run/extra, src: tmpfs, fstype: tmpfs, opts: 'size=1m,nosuid', state: mounted}",
+    "mount: {path: /run/more, src: tmpfs, fstype: tmpfs, opts: nofail, state: present}",
+    "mount: {name: none, src: /swapfile, fstype: swap, opts: sw, passno: 0, state: present}",
     "file: {path: /etc/app/link, state: link, src: /etc/app/conf}",
     "lineinfile: {path: /etc/app/conf, line: a = b, validate: grep first %s}",
     "copy: {dest: /etc/sudoers.d/ann, content: 'ann ALL=(root) /bin/true', mode: '0440'}",
@@ -215,6 +220,11 @@ LINES = [
     "ln -s /etc/app/conf /etc/app/link",
     "mkdir -p /etc/app/dir",
     "touch /etc/app/new",
+    "cp /etc/app/conf /etc/app/new && mv /etc/app/empty /etc/app/moved",
+    "install -m 640 -o ann -g ops /etc/app/conf /etc/app/new",
+    "echo 'a = b' | sudo tee -a /etc/app/conf",
+    "fallocate -l 64K /etc/app/zeros",
+    "dd if=/dev/zero of=/etc/app/zeros bs=1K count=4 status=none",
 ]  # fmt: skip
 
 
@@ -279,6 +289,11 @@ def test_line_is_in_effect_after_its_steps_and_gone_after_their_undo(
         (import_task, "lineinfile: {path: /etc/app/none, line: a, state: absent}"),
         (import_task, "timezone: {name: Etc/UTC}"),
         (import_task, "lineinfile: {path: /etc/app/conf, line: first = 1, create: yes}"),
+        (
+            import_task,
+            "mount: {path: /old, src: /dev/sdx1, fstype: ext4, passno: 2, state: present}",
+        ),
+        (import_task, "mount: {path: /run/extra, state: unmounted}"),
         (import_line, "mount -o remount,exec,rw,nosuid /run/data"),
         (import_line, "systemctl start web && systemctl unmask web"),
     ],
@@ -323,6 +338,24 @@ def test_all_in_a_directory_is_changed_once(
             assert (found.returncode, found.stdout) == (0, "")
     finally:
         machine.systemd.run_inside("sh", "-ec", "rm -rf /etc/app; mv /etc/app-kept /etc/app")
+
+
+def test_mount_is_mounted_as_its_line_says_when_that_is_another_one(
+    machine: _Machine, tmp_path: Path
+):
+    task = "mount: {path: /run/extra, src: tmpfs, fstype: tmpfs, opts: 'OPTIONS', state: mounted}"
+    first = import_task(tmp_path, task.replace("OPTIONS", "size=1m,noexec"))
+    plan = execute_plan(machine.fleet, first)
+    options = machine.systemd.run_inside("findmnt", "-n", "-o", "OPTIONS", "/run/extra").stdout
+    assert "noexec" in options
+    other = import_task(tmp_path, task.replace("OPTIONS", "size=1m,nodev"))
+    steps = execute_plan(machine.fleet, other).steps
+    assert [step.title.split()[0] for step in steps] == ["Replace", "Remount"]
+    options = machine.systemd.run_inside("findmnt", "-n", "-o", "OPTIONS", "/run/extra").stdout
+    assert "noexec" not in options
+    assert "nodev" in options
+    execute_plan(machine.fleet, first)
+    undo_plan(machine.fleet, first, plan)
 
 
 def test_comment_of_a_user_is_set_and_the_old_one_is_told(machine: _Machine, tmp_path: Path):
