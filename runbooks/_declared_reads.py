@@ -13,6 +13,7 @@ from runbooks._declared_parsers import compile_pattern
 # Placeholders of values are in braces.
 _PATH = r"/?[A-Za-z0-9_{][A-Za-z0-9_.@:+{}/-]*"
 _NAME = r"[A-Za-z0-9_{/][A-Za-z0-9_.@:+{}/*,%=-]*"
+_PORT = r"[A-Za-z0-9_{][A-Za-z0-9_{}/-]*"
 _KEY = r"[A-Za-z0-9_{][A-Za-z0-9_.{}/-]*"
 # Programs that cannot change anything or run another program, whatever their arguments are.
 _HARMLESS = frozenset(
@@ -64,6 +65,7 @@ _ARGUMENTS: Mapping[str, str] = {
     "find": rf"(-[HLP] )?(/|{_PATH})( {_PATH})*( {_FIND_TEST})*",
     "findmnt": rf"((-[A-Za-z]+|--[a-z-]+|{_NAME})( |$))*",
     "head": rf"(-[nc] ?[0-9]+ )?(-[qv] )?(-- )?{_PATH}( {_PATH})*",
+    "firewall-cmd": rf"(--permanent )?(--zone={_KEY} )?--query-(service|port)={_PORT}",
     "hostname": r"(-[fsdIiA])?",
     "hostnamectl": r"(status|--static|--json=[a-z]+)?",
     "ip": r"((-[46jsdop]|-json|-details|-stats|-brief|-oneline|-br) )*"
@@ -94,7 +96,7 @@ _ARGUMENTS: Mapping[str, str] = {
     rf"( ({_UNIT_OPTION}|{_NAME}))*",
     "timedatectl": r"(show|status|timesync-status|show-timesync)( --no-pager| --value)*",
     "tune2fs": rf"-l {_PATH}",
-    "ufw": r"status( (verbose|numbered))?",
+    "ufw": r"status( (verbose|numbered))?|show added",
     "vgs": _VOLUMES,
     "vtysh": r"-c show([\x20][A-Za-z0-9./:_-]+)+",
     "zfs": rf"(list|get){_POOL_WORDS}",

@@ -114,7 +114,7 @@ REFUSED = {
         "only reads",
     ),
     **{
-        f"a reading by apt that may write or run something: {words}": (
+        f"a reading that may write or run something: {words}": (
             _read(f"{{run: [{words}]}}"),
             "only reads",
         )
@@ -126,6 +126,10 @@ REFUSED = {
             "apt-get, -s, upgrade, -y",
             "apt-get, --simulate=false, upgrade",
             "apt-cache, gencaches",
+            "ufw, allow, 22",
+            "ufw, show, added, x",
+            "firewall-cmd, --add-port=22/tcp",
+            "firewall-cmd, --query-port=22/tcp, --reload",
             "apt-cache, policy, '-oDir::Cache=/tmp'",
             "apt-cache, policy, x, -c, /tmp/conf",
         )

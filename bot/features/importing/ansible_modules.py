@@ -18,6 +18,7 @@ from bot.features.importing.ansible_accounts import ACCOUNT_MODULES
 from bot.features.importing.ansible_files import FILE_MODULES
 from bot.features.importing.ansible_given import Given
 from bot.features.importing.ansible_packages import PACKAGE_MODULES
+from bot.features.importing.ansible_switches import SWITCH_MODULES
 from bot.features.importing.drafts import Draft, Origin, Unclear
 
 
@@ -285,6 +286,7 @@ MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     **PACKAGE_MODULES,
     **ACCOUNT_MODULES,
     **FILE_MODULES,
+    **SWITCH_MODULES,
 }
 
 

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.features.importing import accounts, changes, packages
+from bot.features.importing import accounts, changes, firewalls, packages, switches
 from bot.features.importing.drafts import Draft, Origin, Unclear, mark, show_marks
 from bot.features.importing.shell_files import (
     FILE_PROGRAMS,
@@ -214,6 +214,33 @@ def _understand_apt(program: str, word: str) -> list[Meaning] | None:
     ]
 
 
+def _understand_apache(
+    part: str, *, enabled: bool
+) -> Callable[[Sequence[str]], list[Meaning] | None]:
+    def understand(rest: Sequence[str]) -> list[Meaning] | None:
+        split = split_options(rest, "qf")
+        if split is None or not split[1]:
+            return None
+        force = "f" in split[0] and not enabled
+        return [
+            Meaning(
+                lambda draft, origin, each=each: switches.carry_apache_part(
+                    draft, origin, part, each, enabled=enabled, force=force
+                )
+            )
+            for each in split[1]
+        ]
+
+    return understand
+
+
+def _understand_ufw(rest: Sequence[str]) -> list[Meaning] | None:
+    rule = firewalls.read_ufw_words(rest[1:]) if rest[:1] == ["allow"] else None
+    if rule is None:
+        return None
+    return [Meaning(lambda draft, origin: firewalls.carry_ufw_rule(draft, origin, rule))]
+
+
 def _understand_account(
     database: str, *, present: bool
 ) -> Callable[[Sequence[str]], list[Meaning] | None]:
@@ -307,6 +334,12 @@ _PROGRAMS: dict[str, Callable[[Sequence[str]], list[Meaning] | None]] = {
     "mount": _understand_mount,
     "hostnamectl": _understand_named("set-hostname", changes.carry_hostname),
     "timedatectl": _understand_named("set-timezone", changes.carry_timezone),
+    **{
+        f"a2{verb}{part}": _understand_apache(part, enabled=verb == "en")
+        for part in switches.APACHE_PARTS
+        for verb in ("en", "dis")
+    },
+    "ufw": _understand_ufw,
     "groupdel": _understand_account("group", present=False),
 }
 

@@ -56,6 +56,7 @@ mkdir -p /etc/app && echo 'first = 1' > /etc/app/conf && : > /etc/app/empty
 # What a kind may change: accounts, names, links, modes and contents, mounts and units.
 _LOOK = """
 getent passwd; getent group; hostname; cat /etc/hostname /etc/timezone; readlink /etc/localtime
+find /etc/apache2/*-enabled -printf '%p %y %l\\n' | sort
 find /etc/app /etc/tmpfiles.d -printf '%p %m %u %g %y %l\\n' | sort
 find /etc/app /etc/sudoers.d /etc/pam.d /etc/ssh/sshd_config -type f -exec sha256sum {} + | sort
 find /etc/sudoers.d -type f -printf '%p %m\\n' | sort
@@ -166,6 +167,8 @@ TASKS = [
     "alternatives: {name: app, path: /bin/false}",
     "hostname: {name: web1.example.com}",
     "timezone: {name: Europe/Berlin}",
+    "apache2_module: {name: rewrite, state: present}",
+    "community.general.apache2_module: {name: status, state: absent}",
     "lineinfile: {path: /etc/app/new, line: a = b, create: yes}",
     "lineinfile: {path: /etc/app/empty, line: a = b, create: yes, mode: '0600'}",
     "lineinfile: {path: /etc/app/conf, line: a = b, create: yes, owner: ann}",
@@ -216,6 +219,12 @@ LINES = [
     "timedatectl set-timezone Asia/Tokyo",
     "mount -o remount,noexec,ro /run/data",
     "sudo mount -o remount,suid /run/data",
+    "a2enmod -q rewrite",
+    "a2enmod rewrite && a2enmod headers",
+    "a2ensite default-ssl.conf",
+    "sudo a2dissite 000-default",
+    "a2dismod -f autoindex",
+    "a2disconf charset security",
     "chmod 600 /etc/app/conf && chown ann:ops /etc/app/conf",
     "ln -s /etc/app/conf /etc/app/link",
     "mkdir -p /etc/app/dir",

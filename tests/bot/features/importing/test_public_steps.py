@@ -78,8 +78,36 @@ TASKS = [
     ),
     (
         "firewalld: port=8080/tcp permanent=true state=enabled",
+        OVER,
+        "Have firewalld allow 8080/tcp at its next start",
+    ),
+    (
+        "firewalld: {service: https, permanent: true, immediate: true, state: enabled}",
+        OVER,
+        "Have firewalld allow https now",
+    ),
+    ("firewalld: {service: x, state: disabled}", OUT, "it does not allow one service or one port"),
+    ("firewalld: {service: ssh, state: enabled}", OVER, "access to the host may depend on it by"),
+    ("ufw: {rule: allow, port: '443,80', proto: tcp}", OVER, "ufw allow 80,443/tcp"),
+    (
+        "community.general.ufw: {rule: allow, src: 10.0.0.0/8, port: 5432, proto: tcp}",
+        OVER,
+        "ufw allow from 10.0.0.0/8 to any port 5432 proto tcp",
+    ),
+    ("ufw: {rule: allow, port: '20:30', proto: tcp}", OVER, "access to the host may depend on it"),
+    ("ufw: {rule: allow, from_ip: 10.0.0.1/8}", OUT, "is not an address or a network"),
+    ("ufw: {rule: allow, port: '80,443'}", OUT, "several ports need a protocol"),
+    ("ufw: {rule: allow}", OUT, "it allows anything"),
+    ("ufw: {rule: allow, name: '-x'}", OUT, "is not the name of an application"),
+    ("ufw: {rule: limit, port: 22}", OUT, "one that is wrong would lock out"),
+    ("ufw: {state: enabled, policy: deny}", OUT, "one that is wrong would lock out"),
+    ("ufw: {rule: allow, port: 22, delete: yes}", OUT, "its argument delete is not read"),
+    ("ufw: {rule: allow, port: 22, insert: 1}", OUT, "its argument insert is not read"),
+    ("apache2_module: {name: cgi}", OUT, "a2enmod takes the module cgid for cgi"),
+    (
+        "apache2_module: {name: '../x'}",
         OUT,
-        "firewalld has no plain meaning",
+        "is not the name of a mod of Apache",
     ),
     # kubernetes-sigs/kubespray, Apache-2.0
     (
@@ -186,7 +214,7 @@ TASKS = [
         OVER,
         "--no-preserve=all",
     ),
-    ("ufw: {to_port: '53', proto: udp, rule: allow}", OUT, "ufw has no plain meaning"),
+    ("ufw: {to_port: '53', proto: udp, rule: allow}", OVER, "Have ufw allow 53/udp"),
     # jnv/ansible-role-unattended-upgrades, GPL-2.0: a fact only
     ("service: {name: web, state: started, use: service}", OVER, "Start web"),
     (
@@ -225,6 +253,12 @@ LINES = [
     ("sudo apt-get update", OVER, "Read the lists of packages again"),
     ("apt-get update && apt-get -y install app", OVER, "Install the package app"),
     ("apt-get install -y app=1:1.0-1", OVER, "app=1:1.0-1"),
+    ("a2enmod ssl && a2ensite my-site", OVER, "Enable the site my-site of Apache"),
+    ("ufw allow https", OVER, "ufw allow 443/tcp"),
+    ("ufw allow in on eth0 to any port 53 proto udp", OVER, "Have ufw allow in on eth0 to any"),
+    ("ufw allow from 192.0.2.7 port 53", BLIND, "from 192.0.2.7 port 53"),
+    ("ufw allow smtp", BLIND, "which ports smtp has"),
+    ("ufw --force enable", BLIND, "enable"),
     ("apt-get -y -o APT::X=1 upgrade", BLIND, "upgrade"),
     # rundeck/rundeck, Apache-2.0
     ("sudo usermod -aG docker rundeck", OVER, "Add rundeck to the group docker"),

@@ -1,0 +1,60 @@
+"""Modules of Ansible for what programs of a system turn on and off."""
+
+from collections.abc import Callable, Mapping
+
+from bot.features.importing import firewalls, switches
+from bot.features.importing.ansible_given import Given
+from bot.features.importing.drafts import Draft, Origin, Unclear
+from bot.features.importing.firewalls import UfwRule
+
+
+def _carry_apache_module(draft: Draft, origin: Origin, given: Given) -> None:
+    name, present, force = given.take("name"), given.take_presence(), given.take_flag("force")
+    # How the module finds whether it is loaded, and of what it warns.
+    for other in ("identifier", "ignore_configcheck", "warn_mpm_absent"):
+        given.take(other)
+    given.refuse_rest()
+    switches.carry_apache_part(
+        draft, origin, "mod", name, enabled=present, force=force and not present
+    )
+
+
+def _carry_ufw(draft: Draft, origin: Origin, given: Given) -> None:
+    if given.take("rule") != "allow":
+        raise Unclear("it is no rule that allows: one that is wrong would lock out")
+    rule = UfwRule(
+        port=given.take("port", "to_port"),
+        proto=given.take("proto", "protocol"),
+        source=given.take("from_ip", "from", "src"),
+        to=given.take("to_ip", "to", "dest"),
+        interface=given.take("interface", "if", "interface_in", "if_in"),
+        app=given.take("name", "app"),
+        comment=given.take("comment"),
+    )
+    given.refuse_unless("direction", "in", "incoming")
+    given.refuse_unless("delete", "no", "false")
+    given.refuse_rest()
+    firewalls.carry_ufw_rule(draft, origin, rule)
+    if rule.comment:
+        given.notes.append("a rule that is there already keeps its comment")
+
+
+def _carry_firewalld(draft: Draft, origin: Origin, given: Given) -> None:
+    service, port, zone = given.take("service"), given.take("port"), given.take("zone")
+    permanent = given.take_flag("permanent")
+    now = given.take_flag("immediate") or not permanent
+    state = given.take("state")
+    given.refuse_unless("offline", "no", "false")
+    given.refuse_rest()
+    if state not in ("enabled", "present") or bool(service) == bool(port):
+        raise Unclear("it does not allow one service or one port")
+    kind, value = ("service", service) if service else ("port", port)
+    for each in [*([True] if permanent else []), *([False] if now else [])]:
+        firewalls.carry_firewalld(draft, origin, kind, value, zone, permanent=each)
+
+
+SWITCH_MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
+    "apache2_module": _carry_apache_module,
+    "ufw": _carry_ufw,
+    "firewalld": _carry_firewalld,
+}
