@@ -58,6 +58,7 @@ from bot.features.importing.variables import (
     find_file,
     find_folder,
     find_role,
+    join_variables,
     list_conditions,
     list_role_folders,
     read_variables,
@@ -70,7 +71,7 @@ _SETTINGS: Mapping[str, str] = {
     "ansible.builtin.import_playbook": "import that file too",
     "include": "import that file too",
     "vars_files": "their values are not read: name these files by --vars",
-    "vars_prompt": "the request has fields: the draft asks for their values",
+    "vars_prompt": "the request has fields for them, but none for a secret",
     "strategy": "a request for several hosts is one for each",
     "serial": "a request for several hosts is one for each",
     "connection": "Keyturn reaches hosts by SSH: request it for the host that is meant",
@@ -160,7 +161,8 @@ def _import_play(
     raw: dict[str, Any],
     target: Target,
 ) -> Pages:
-    play = _make_play(file, title, raw, raw, target)
+    tasks = [one for name in (*_LISTS, "handlers") for one in as_list(raw.get(name))]
+    play = _make_play(file, title, raw, tasks, target)
     login, is_root = find_login(play, raw)
     if is_root is None:
         _fill_play(play, document, path, raw, is_root=True)
@@ -169,7 +171,7 @@ def _import_play(
             play.pages.leave_out(Origin(file, 1, "become"), reason, is_setting=True)
             return play.pages
         # Some say so, and the others are the login's.
-        play = _make_play(file, title, raw, raw, target)
+        play = _make_play(file, title, raw, tasks, target)
     play.login = login
     _fill_play(play, document, path, raw, is_root=is_root is True)
     return play.pages
@@ -188,13 +190,17 @@ def _fill_play(
     file = play.file
     _set_root(play, raw, is_root=is_root)
     play.common = {key: raw[key] for key in _OF_PLAY if key in raw}
+    prompts = [as_mapping(one) for one in as_list(raw.get("vars_prompt"))]
+    play.prompts.update({str(one.get("name")): one for one in prompts})
 
     def find_origin(name: str) -> Origin:
         return Origin(file, document.make_error((*path, name), "").line, name)
 
     for name, reason in _SETTINGS.items():
         if name in raw:
-            play.pages.leave_out(find_origin(name), reason, is_setting=True)
+            is_read = name == "vars_files" and not play.variables.is_open
+            shown = "their values are used" if is_read else reason
+            play.pages.leave_out(find_origin(name), shown, is_setting=True)
     for name in _LISTS:
         if name == "tasks":
             _import_roles(play, find_origin("roles"), raw)
@@ -501,21 +507,7 @@ def _import_role(
         return False
     file, document = found
     given, own = play.variables, read_variables(file, {}, document.data, play.facts, play.values)
-    # What a play says comes before a role's defaults, and its other variables before the play.
-    said = {one: given.known[one] for one in given.known.keys() - given.defaults}
-    said = {
-        one: value for one, value in said.items() if one not in own.known or one in own.defaults
-    }
-    variables = replace(
-        own,
-        known={**given.known, **own.known, **said},
-        defaults=own.defaults | given.defaults - own.known.keys(),
-        assigned=own.assigned | given.assigned,
-        is_open=own.is_open or given.is_open,
-    )
-    variables.known = {
-        one: value for one, value in variables.known.items() if one not in variables.assigned
-    }
+    variables = join_variables(given, own, find_role(file))
     play.defaults |= variables.defaults
     play.used |= variables.used
     play.assumed |= variables.assumed

@@ -38,6 +38,7 @@ _OPEN_PARTS = re.compile(
 _LOOP_OPTIONS = frozenset({"loop_var", "label", "pause", "index_var"})
 _SEQUENCE = re.compile(r"(?:(?:start|end|count|stride|format)=\S+(?:\s+|$))+")
 _MOST_IN_SEQUENCE = 100
+_SECRET = re.compile("passw|passphrase|secret|token|credential|key", re.IGNORECASE)
 
 
 def list_items(play: Play, raw: Mapping[str, Any]) -> list[object]:
@@ -247,16 +248,21 @@ def _name_value(play: Play, shown: str) -> str:
 def show_unset(play: Play, scope: Scope, name: str, default: str | None) -> str:
     """Return the mark of a value that a request brings."""
     of_item, base = "[]" in name, name.partition(".")[0]
+    prompt = play.prompts.get(name, {})
+    if "encrypt" in prompt or (prompt and _SECRET.search(name)):
+        raise Unclear(f"{name} is a secret, which has no place in a request")
     if name not in play.unknown and base not in scope.own and (of_item or is_simple(base)):
         shown = name.replace("[].", " ").replace("[]", " item")
         field = _name_value(play, shown)
         play.unknown[name] = field
-        (play.pages.fields[field],) = make_fields([(shown, {})]).values()
+        described = {"description": prompt["prompt"]} if prompt.get("prompt") else {}
+        (play.pages.fields[field],) = make_fields([(shown, described)]).values()
         if of_item:
             play.pages.items[play.unknown[name]] = name.partition("[]")[0]
     if name not in play.unknown:
         raise Unclear(f"it computes a value: {{{{ {name} }}}}")
-    if default:
+    if default or prompt.get("default"):
+        default = default or str(prompt["default"])
         given = play.pages.fields.get(play.unknown[name], {"default": ""})
         if given.setdefault("default", default) != default:
             raise Unclear(f"{name} has one default here and another elsewhere")

@@ -57,6 +57,8 @@ class Play:
     )
     """The conditions under which a handler runs, each with the count of pages when it was added;
     "" for one that no page can know."""
+    prompts: dict[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """What a person types where the play begins, by the names of its variables."""
     root: bool = False
     login: str = ""
     """Who runs tasks without `become`, if that is known and not root."""

@@ -4,7 +4,7 @@ Precedence: https://docs.ansible.com/ansible/latest/playbook_guide/playbooks_var
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from configparser import ConfigParser
 from configparser import Error as ConfigParserError
 from dataclasses import dataclass, field, replace
@@ -25,10 +25,12 @@ from bot.features.importing.template_values import ROLE, Facts, is_simple
 from bot.features.importing.templates import Scope, split_and
 
 _ANY, _ANYWHERE, _FILE, _NAMED_BY = "", "/", ".", "?"
+_MARKS = frozenset({_ANY, _ANYWHERE, _FILE, _NAMED_BY})
 _FIRST_FOUND = re.compile(
     r"\s*\{\{\s*lookup\(\s*['\"](?:ansible\.builtin\.)?first_found['\"]\s*,\s*(\w+)\s*\)\s*\}\}\s*"
 )
 _NAMED = re.compile(r"\s*\{\{\s*(\w+)\s*\}\}\s*")
+_INCLUDES = frozenset({"include_tasks", "import_tasks", "include"})
 _NOT_SET = re.compile(r"\s*(\w+)\s+is\s+(?:not\s+defined|undefined)\s*")
 # What a task that only reads a file or sets a value may have beside it.
 _PLAIN_KEYS = frozenset({"name", "tags", "when", "with_first_found", "loop", "no_log", "vars"})
@@ -49,6 +51,11 @@ class Variables:
     """Those that decide which files of variables are read."""
     assumed: frozenset[str] = frozenset()
     """Those that name such a file, and that no file sets."""
+    of_roles: Mapping[str, frozenset[tuple[Path, bool]]] = field(
+        default_factory=dict[str, frozenset[tuple[Path, bool]]]
+    )
+    """Those of `assigned` that only roles set, by those in which it is no default, and whether it
+    is by a task."""
 
 
 def read_variables(
@@ -59,59 +66,181 @@ def read_variables(
     tasks: all that may set a variable while it runs, which then has no one value.
     given: values that come before all others.
     """
-    place = file.absolute().parent
-    role = find_role(file) if not play else None
+    role, place = find_role(file) if not play else None, file.absolute().parent
     base = (role.parent.parent if role.parent.name == "roles" else role) if role else place
-    # What a repository says of all hosts comes before the defaults of roles; an inventory may
-    # say otherwise of some.
-    group = [*_list_all(base / "group_vars" / "all"), base / "group_vars" / "all.yml"]
+    # What a repository says of all hosts, or of those of the play, comes before the defaults of
+    # roles; an inventory may say otherwise of some.
     defaults = _read_all(_list_main(role / "defaults"), role) if role else {}
-    defaults |= _read_all([one for one in group if one.is_file()], base)
+    for group in ("all", *_name_hosts(play)):
+        defaults |= _read_all(_list_group(base, group), base)
     found = {**defaults, **as_mapping(play.get("vars"))}
-    roles = [role] if role else [place / "roles" / str(one) for one in as_list(play.get("roles"))]
     if role:
         found |= _read_all(_list_main(role / "vars"), role) | _name_role(role)
-    runs = list[object]() if role else [tasks]
-    others: list[Path] = []
-    lowest = dict[str, Any]()
-    for each in roles:
-        runs += [
-            _read(one, each) for kind in ("tasks", "handlers") for one in _list_all(each / kind)
-        ]
-        if not role:
-            others += _list_all(each / "vars")
-            lowest |= _read_all(_list_main(each / "defaults"), each)
     scope = Scope({**found, **given}, facts)
-    sure = _list_sure(tasks, role, scope)
-    changed = [one for run in runs for one in _list_assigned(run, role, scope, run in sure)]
+    files = _read_files_of_play(play, place, scope)
+    found |= files or {}
+    scope = replace(scope, known={**found, **given})
+    roles = [] if role else _list_roles(play, file)
+    changed = _list_changed(_list_tasks(tasks, role, place, scope), role, place, scope)
+    by_tasks = [(each, one) for each in roles for one in _list_changed_by_role(each, scope)]
+    changed += [one for _, one in by_tasks if one[0] in _MARKS]
     changed, named = _split_named(changed)
     for name, value in changed:
-        if name == _FILE and role:
-            found |= _read_all([Path(str(value))], role)
-    assigned = {name for name, value in changed if value is None} | {*_read_all(others, place)}
+        if name == _FILE:
+            found |= _read_all([Path(str(value))], role or place)
+    assigned = {name for name, value in changed if value is None}
     sets = [name for name, value in changed if value is not None and name != _FILE]
-    assigned |= lowest.keys() - found.keys()
     assigned |= {name for name in sets if sets.count(name) > 1 or name in found}
     found |= {name: value for name, value in changed if name in {*sets} - assigned}
-    if _ANY in assigned and role:
-        # It may be any of the role's own files that is not always read.
-        odd = [one for one in role.glob("vars/**/*.y*ml") if one.stem != "main"]
-        assigned |= {*_read_all(odd, role)}
-    if play.get("vars_files") or (_ANY in assigned and not role) or _ANYWHERE in assigned:
+    if files is None or (_ANY in assigned and not role) or _ANYWHERE in assigned:
         # Such a file may have any of them, and comes before what the play says.
         assigned |= {*found}
     assigned |= {str(as_mapping(one).get("name")) for one in as_list(play.get("vars_prompt"))}
+    by_roles = _list_set_by_roles(roles, found.keys())
+    for each, (name, _) in by_tasks:
+        by_roles[name] = by_roles.get(name, frozenset()) | {(each, True)}
+    by_roles = {name: by_roles[name] for name in by_roles.keys() - assigned}
+    assigned |= by_roles.keys()
     found = {name: value for name, value in found.items() if name not in assigned} | dict(given)
     only = {name for name in defaults if name in found and found[name] == defaults[name]}
-    is_open = bool(play.get("vars_files") or {_ANY, _ANYWHERE} & assigned)
     return Variables(
         found,
         frozenset(only - {*given}),
         frozenset(assigned - {*given}),
-        is_open,
+        files is None or bool({_ANY, _ANYWHERE} & assigned),
         frozenset(scope.used - {*given}),
         named,
+        by_roles,
     )
+
+
+def _list_changed(
+    lists: Sequence[tuple[object, bool]], role: Path | None, place: Path, scope: Scope
+) -> list[tuple[str, object]]:
+    """Return what the tasks of a play or of one role set, as `_list_assigned` does."""
+    runs = [*lists]
+    for one in _list_kinds(role, "tasks", "handlers") if role else []:
+        run = _read(one, role or place)
+        runs += [] if any(run == other for other, _ in lists) else [(run, False)]
+    found = [one for run, sure in runs for one in _list_assigned(run, role or place, scope, sure)]
+    return [*found, *_list_own(role)] if role and (_ANY, None) in found else found
+
+
+def _list_changed_by_role(role: Path, scope: Scope) -> list[tuple[str, object]]:
+    """Return what the tasks of a role of a play set."""
+    runs = [_read(one, role) for one in _list_kinds(role, "tasks", "handlers")]
+    found = [one for run in runs for one in _list_assigned(run, role, scope, sure=False)]
+    odd = _list_own(role) if (_ANY, None) in found else []
+    return [*(one for one in found if one != (_ANY, None)), *odd]
+
+
+def _list_own(role: Path) -> list[tuple[str, object]]:
+    """Return what any of a role's own files of variables sets that is not always read."""
+    odd = [one for one in role.glob("vars/**/*.y*ml") if one.stem != "main"]
+    return [(str(name), None) for name in _read_all(odd, role)]
+
+
+def _list_set_by_roles(
+    roles: Sequence[Path], found: Container[str]
+) -> dict[str, frozenset[tuple[Path, bool]]]:
+    """Return what files of the roles of a play set, as `of_roles` does.
+
+    A default of a role comes last, and what else it sets before what the play says.
+    """
+    by_roles = {
+        name: frozenset[tuple[Path, bool]]()
+        for each in roles
+        for name in _read_all(_list_main(each / "defaults"), each)
+        if name not in found
+    }
+    for each in roles:
+        for name in _read_all(_list_all(each / "vars"), each):
+            by_roles[name] = by_roles.get(name, frozenset()) | {(each, False)}
+    return by_roles
+
+
+def join_variables(given: Variables, own: Variables, role: Path | None) -> Variables:
+    """Return the variables of the tasks of a role in a play, by those of both."""
+    # What a play says comes before a role's defaults, and its other variables before the play.
+    said = {
+        one: given.known[one]
+        for one in given.known.keys() - given.defaults
+        if one not in own.known or one in own.defaults
+    }
+    assigned = own.assigned | {
+        one for one in given.assigned if not _is_of_role(given.of_roles.get(one), one, own, role)
+    }
+    known = {**given.known, **own.known, **said}
+    return replace(
+        own,
+        known={one: value for one, value in known.items() if one not in assigned},
+        defaults=own.defaults | given.defaults - own.known.keys(),
+        assigned=assigned,
+        is_open=own.is_open or given.is_open,
+        of_roles={one: given.of_roles[one] for one in given.of_roles.keys() & assigned},
+    )
+
+
+def _is_of_role(
+    setters: frozenset[tuple[Path, bool]] | None, name: str, own: Variables, role: Path | None
+) -> bool:
+    """Return whether a variable that several roles may set is the one of a role itself.
+
+    setters: as of `of_roles`; None if something else sets it.
+    """
+    others = {one for one in setters or () if one[0] != role}
+    is_beaten = any(by_task or name in own.defaults for _, by_task in others)
+    return setters is not None and name in own.known and not is_beaten
+
+
+def _name_hosts(play: Mapping[str, Any]) -> list[str]:
+    """Return the one group, or host, that a play is for, if it is one; none for others."""
+    hosts = play.get("hosts")
+    names = [str(one) for one in as_list(hosts) or [hosts]]
+    return names if len(names) == 1 and re.fullmatch(r"(?!all$)[\w-]+", names[0]) else []
+
+
+def _list_group(base: Path, name: str) -> list[Path]:
+    """Return the files of variables of a group, or of a host with that name."""
+    found = list[Path]()
+    for folder in (base / "group_vars", base / "host_vars"):
+        ends = [folder / f"{name}{end}" for end in ("", ".yml", ".yaml")]
+        found += [*_list_all(folder / name), *(one for one in ends if one.is_file())]
+    return found
+
+
+def _read_files_of_play(
+    play: Mapping[str, Any], place: Path, scope: Scope
+) -> dict[str, Any] | None:
+    """Return what the `vars_files` of a play have; None if one is not beside it."""
+    given = play.get("vars_files")
+    found = dict[str, Any]()
+    for each in as_list(given) or ([given] if given else []):
+        wanted = as_list(each) or [each]
+        try:
+            names = [str(scope.evaluate(one)) for one in wanted]
+        except Unclear:
+            return None
+        files = [folder / one for one in names for folder in (place / "vars", place)]
+        file = next((one for one in files if is_file_within(one, place)), None)
+        content = _read(file, place) if file else None
+        if not is_mapping(content) or "include_vars" in as_mapping(content):
+            return None
+        found |= as_mapping(content)
+    return found
+
+
+def _list_roles(play: Mapping[str, Any], file: Path) -> list[Path]:
+    """Return the folders of the roles of a play that are there."""
+    names = [as_mapping(one).get("role", as_mapping(one).get("name", one))
+             for one in as_list(play.get("roles"))]  # fmt: skip
+    folders = (file.absolute().parent / "roles", *list_role_folders(file))
+    found = [[one / str(name) for one in folders if (one / str(name)).is_dir()] for name in names]
+    return [one[0] for one in found if one]
+
+
+def _list_kinds(role: Path, *kinds: str) -> list[Path]:
+    return [one for kind in kinds for one in _list_all(role / kind)]
 
 
 def _split_named(
@@ -197,28 +326,35 @@ def _read(file: Path, place: Path) -> object:
         return {"include_vars": str(file)}
 
 
-def _list_sure(tasks: object, role: Path | None, scope: Scope) -> list[object]:
-    """Return the lists of tasks that always run: those of a role begin with its main.yml."""
-    if role is None:
-        return [tasks]
-    found = [tasks, *(_read(one, role) for one in _list_main(role / "tasks"))]
+def _list_tasks(
+    tasks: object, role: Path | None, place: Path, scope: Scope
+) -> list[tuple[object, bool]]:
+    """Return the lists of tasks of a play or a role, and whether each always runs.
+
+    Those of a role begin with its main.yml. Of others than those that always run, a role has all.
+    """
+    base = role or place
+    found: list[tuple[object, bool]] = [(tasks, True)]
+    mains = [_read(one, role) for one in _list_main(role / "tasks")] if role else []
+    found += [(one, True) for one in mains if one != tasks]
     files = set[Path]()
     # It grows by each file that is included.
-    for each in found:
+    for each, is_sure in found:
         for raw in map(as_mapping, as_list(each)):
             for key in raw:
-                if str(key).rpartition(".")[2] not in ("include_tasks", "import_tasks"):
+                if str(key).rpartition(".")[2] not in _INCLUDES:
                     continue
-                file = _is_sure(raw, str(key), scope) and find_file(raw, str(key), role, scope)
+                always = is_sure and _is_sure(raw, str(key), scope)
+                file = find_file(raw, str(key), base, scope) if always or not role else None
                 if file and file not in files:
                     files.add(file)
-                    found.append(_read(file, role))
+                    found.append((_read(file, base), always))
     return found
 
 
 def _list_assigned(
     value: object,
-    role: Path | None,
+    role: Path,
     scope: Scope,
     sure: bool,  # noqa: FBT001 - it recurses
 ) -> Iterator[tuple[str, object]]:
@@ -274,7 +410,7 @@ def _is_sure(raw: Mapping[str, Any], module: str, scope: Scope, name: str = "") 
 def _find_variables(
     raw: Mapping[str, Any],
     module: str,
-    role: Path | None,
+    role: Path,
     scope: Scope,
     sure: bool,  # noqa: FBT001
 ) -> Iterator[tuple[str, object]]:
@@ -287,7 +423,7 @@ def _find_variables(
     name = str(as_mapping(given).get("file", given))
     is_within = not re.search(r"_dir|\.\.|^ *(/|\{\{ *(?!item)\w+ *\}\} *$)", name)
     is_named = _NAMED.fullmatch(name)
-    if role and not is_odd and (is_within or is_named):
+    if not is_odd and (is_within or is_named):
         found = find_file(raw, module, role, scope)
         if found and sure and is_within and _is_sure(raw, module, scope):
             yield _FILE, found

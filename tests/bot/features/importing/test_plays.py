@@ -178,3 +178,131 @@ def test_what_is_included_is_roots_only_where_ansible_has_it_so(
     file = write_play(tmp_path, f"  tasks:\n    {task}\n{more}", files)
     (job,) = import_ansible(file, set())
     assert ("Create the file /srv/a" in show(job)) == is_root
+
+
+ROLES = {
+    "roles/web/defaults/main.yml": "place: /srv/web\nshared: web\nlevel: low\n",
+    "roles/web/vars/main.yml": "name: ann\nboth: web\n",
+    "roles/web/tasks/main.yml": "- include_vars: '{{ ansible_os_family }}.yml'\n"
+    "- file: {path: '{{ place }}/{{ name }}/{{ both }}/{{ family }}', state: touch}\n"
+    "- file: {path: '/srv/{{ level }}', state: touch}\n"
+    "- file: {path: '/srv/{{ leaked }}', state: touch}\n"
+    "- file: {path: '/srv/{{ shared }}', state: touch}\n"
+    "- file: {path: '/srv/{{ found }}', state: touch}\n",
+    "roles/web/vars/Debian.yml": "family: deb\n",
+    "roles/db/vars/main.yml": "leaked: db\nboth: db\nshared: db\n",
+    "roles/db/tasks/main.yml": "- command: cat /etc/hostname\n  register: found\n"
+    "  changed_when: no\n",
+}
+
+
+@pytest.mark.parametrize("named", ["web", "{role: web}", "{name: web, tags: x}"])
+def test_role_has_its_own_values_and_is_not_taken_for_another_one(tmp_path: Path, named: str):
+    play = f"  become: yes\n  vars: {{level: high}}\n  roles: [{named}, db]\n"
+    (job,) = import_ansible(write_play(tmp_path, play, ROLES), set())
+    titles = [step["title"] for draft in job.drafts for _, _, step in draft.steps]
+    assert titles == [
+        f"Create the file /srv/{one}"
+        for one in ("web/ann/web/deb", "high", "{leaked}", "{shared}", "{found}")
+    ]
+
+
+GROUPS = {
+    "group_vars/all.yml": "port: 80\nlevel: low\nname: x\n",
+    "group_vars/web/main.yml": "port: 8080\nlevel: middle\n",
+    "host_vars/web.yml": "own: host\n",
+    "group_vars/db.yml": "port: 5432\n",
+    "vars/known.yml": "level: high\n",
+    "vars/Debian.yml": "family: deb\n",
+    "more.yml": "more: more\n",
+}
+ALL_VALUES = (
+    "  become: yes\n  vars: {level: play}\n  tasks:\n"
+    "    - file: {path: '/srv/{{ port }}/{{ level }}/{{ own }}/{{ name }}', state: touch}\n"
+    "    - file: {path: '/srv/{{ more }}/{{ family }}', state: touch}\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("hosts", "more", "created"),
+    [
+        ("web", "", ["8080/play/host/x", "{more}/{family}"]),
+        ("web", "  vars_files: [known.yml]\n", ["8080/high/host/x", "{more}/{family}"]),
+        (
+            "[web]",
+            "  vars_files:\n    - more.yml\n"
+            "    - ['none.yml', 'vars/{{ ansible_os_family }}.yml']\n",
+            ["8080/play/host/x", "more/deb"],
+        ),
+        ("all", "", ["80/play/{own}/x", "{more}/{family}"]),
+        ("web:db", "", ["80/play/{own}/x", "{more}/{family}"]),
+        ("[web, db]", "", ["80/play/{own}/x", "{more}/{family}"]),
+        # Which may have any of them.
+        (
+            "web",
+            "  vars_files: [/etc/x.yml]\n",
+            ["{port}/{level}/{own}/{name}", "{more}/{family}"],
+        ),
+        (
+            "web",
+            "  vars_files: ['{{ x }}.yml']\n",
+            ["{port}/{level}/{own}/{name}", "{more}/{family}"],
+        ),
+    ],
+)
+def test_values_of_groups_and_files_of_a_play_are_used(
+    tmp_path: Path, hosts: str, more: str, created: list[str]
+):
+    file = write_play(tmp_path, ALL_VALUES + more, GROUPS)
+    file.write_text(file.read_text().replace("hosts: all", f"hosts: {hosts}"))
+    (job,) = import_ansible(file, set())
+    titles = [step["title"] for draft in job.drafts for _, _, step in draft.steps]
+    assert titles == [f"Create the file /srv/{one}" for one in created]
+    if hosts == "web" and not more:
+        notes = next(one.note for one in job.outcomes if one.what == "defaults of the role")
+        assert notes.endswith("have others: name, own, port")
+
+
+def test_variables_that_tasks_of_a_play_read_or_set_are_known_as_in_a_role(tmp_path: Path):
+    tasks = (
+        "  become: yes\n  vars: {level: play, place: /srv}\n  tasks:\n"
+        "    - include_vars: vars/known.yml\n"
+        "    - include_tasks: more_tasks.yml\n"
+        "    - file: {path: '{{ place }}/{{ level }}', state: touch}\n"
+        "    - file: {path: '{{ place }}/{{ found.stdout }}', state: touch}\n"
+        "    - file: {path: '{{ place }}/{{ found }}', state: touch}\n"
+        "      when: found is defined\n"
+    )
+    inner = "- command: cat /etc/hostname\n  register: found\n  changed_when: no\n"
+    file = write_play(tmp_path, tasks, {**GROUPS, "more_tasks.yml": inner})
+    (job,) = import_ansible(file, set())
+    page = show(job)
+    assert "Create the file /srv/high" in page
+    assert "Ansible asked found is defined" in page
+
+
+PROMPTS = """\
+  become: yes
+  vars_prompt:
+    - {name: user_name, prompt: 'Whose account?', private: no}
+    - {name: place, default: /srv}
+    - {name: user_password}
+    - {name: word, encrypt: sha512_crypt}
+  tasks:
+    - file: {path: '{{ place }}/{{ user_name }}', state: touch}
+    - copy: {dest: /srv/a, content: '{{ user_password }}'}
+    - copy: {dest: /srv/b, content: '{{ word }}'}
+    - group: {name: x}
+      when: user_name == 'ann'
+"""
+
+
+def test_what_a_play_asks_for_is_a_field_but_no_secret(tmp_path: Path):
+    (job,) = import_ansible(write_play(tmp_path, PROMPTS), set())
+    page = show(job)
+    assert "Create the file {place}/{user_name}" in page
+    assert "description: Whose account?" in page
+    assert "description: place default: /srv" in page
+    assert "Ansible asked user_name == 'ann'" in page
+    secrets = [one.line for one in job.outcomes if "has no place in a request" in one.note]
+    assert secrets == [10, 11]
