@@ -47,8 +47,13 @@ ACCOUNT_FIELDS: Mapping[str, tuple[int, str, str]] = {
 }
 
 
-def carry_account_field(draft: Draft, origin: Origin, user: str, field: str, wanted: str) -> None:
-    """Have a user who is there already with this number, comment, home or shell."""
+def carry_account_field(
+    draft: Draft, origin: Origin, user: str, field: str, wanted: str, *, is_new: bool = False
+) -> None:
+    """Have a user who is there already with this number, comment, home or shell.
+
+    is_new: or one that a step before adds without it.
+    """
     place, option, pattern = ACCOUNT_FIELDS[field]
     draft.check_value(user, OWNER.pattern, "a plain name")
     draft.check_value(wanted, pattern, f"a plain {field}")
@@ -58,7 +63,7 @@ def carry_account_field(draft: Draft, origin: Origin, user: str, field: str, wan
     # A comment may be of any words, which no sudo rule can hold.
     state = value if field == "comment" else {"value": value, "pattern": pattern}
     now = draft.add_state(f"{field}_{user}", state)
-    _set_field(draft, origin, user, field, option, now, wanted)
+    _set_field(draft, origin, user, (field, option), now, wanted, found if is_new else "")
 
 
 def carry_first_group(draft: Draft, origin: Origin, user: str, group: str) -> None:
@@ -70,7 +75,7 @@ def carry_first_group(draft: Draft, origin: Origin, user: str, group: str) -> No
     value = f'{found} == "" ? {draft.expression(group)} : {found}'
     state = {"value": value, "pattern": OWNER.pattern}
     now = draft.add_state(f"group_of_{user}", state)
-    _set_field(draft, origin, user, "first group", "-g", now, group)
+    _set_field(draft, origin, user, ("first group", "-g"), now, group, "")
 
 
 def carry_group_number(draft: Draft, origin: Origin, name: str, number: str) -> None:
@@ -97,16 +102,29 @@ def carry_group_number(draft: Draft, origin: Origin, name: str, number: str) -> 
 
 
 def _set_field(
-    draft: Draft, origin: Origin, user: str, field: str, option: str, now: str, wanted: str
+    draft: Draft,
+    origin: Origin,
+    user: str,
+    names: tuple[str, str],
+    now: str,
+    wanted: str,
+    found: str,
 ) -> None:
-    """Add a step that sets a field by an option of usermod. now: the state that was read."""
+    """Add a step that sets a field by an option of usermod.
+
+    names: of the field, and the option. now: the state that was read. found: the reading that is
+    "" before a step adds the user; "" if none does.
+    """
+    field, option = names
     draft.claim(f"the {field} of {user}", wanted)
     word, shown = draft.word(user), draft.text(wanted)
+    is_other = f"{now} != {draft.expression(wanted)}"
+    draft.current.append(f"the {field} of {draft.text(user)} is {{{now}}}")
     draft.add_step(
         origin,
         {
             "title": f"Set the {field} of {draft.text(user)} to {shown}",
-            "when": f"{now} != {draft.expression(wanted)}",
+            "when": f'{found} == "" || {is_other}' if found else is_other,
             "do": run_as_root("/usr/sbin/usermod", option, draft.word(wanted), word),
             **(
                 {"no_undo": f"put it back by hand: {{{now}}}"}

@@ -1,7 +1,7 @@
 """Modules of Ansible for users, groups and their keys."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from bot.features.importing import accounts, file_lines
 from bot.features.importing.ansible_given import Given
@@ -11,11 +11,13 @@ from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 def _carry_user(draft: Draft, origin: Origin, given: Given) -> None:
     name, present = given.take("name", "user"), given.take_presence()
     fields = {field: given.take(field) for field in ("uid", "comment", "home", "shell")}
+    fields = {field: value for field, value in fields.items() if value}
     group, groups = given.take("group"), given.take_list("groups")
     append = given.take_flag("append")
     given.refuse_unless("generate_ssh_key", "false")
     has_home = given.take_flag("create_home", "createhome", default=True)
     is_system, whole = given.take_flag("system"), given.take_flag("remove")
+    _take_password(draft, given, name if present else "")
     given.refuse_rest()
     if not present:
         options = ["-r"] if whole else []
@@ -24,17 +26,43 @@ def _carry_user(draft: Draft, origin: Origin, given: Given) -> None:
     if groups and not append:
         raise Unclear("it takes the user out of all other groups")
     options = ["-m" if has_home else "-M", *(["-r"] if is_system else [])]
-    options += ["-g", group] if group else []
+    _carry_present(draft, origin, name, fields, (group, groups), options)
+
+
+def _carry_present(
+    draft: Draft,
+    origin: Origin,
+    name: str,
+    fields: Mapping[str, str],
+    membership: tuple[str, Sequence[str]],
+    options: Sequence[str],
+) -> None:
+    """Have a user. membership: the first group, and others. options: of a new one."""
+    group, groups = membership
+    # A task before may add the user, without what this one says.
+    is_new = bool(fields or groups) and draft.makes_account(name)
+    if is_new and group:
+        raise Unclear("a step before it adds the user, with a first group of its own")
+    if not is_new:
+        options = [*options, *(["-g", group] if group else [])]
+        for field, value in fields.items():
+            options += [accounts.ACCOUNT_FIELDS[field][1], value]
+        accounts.carry_account(draft, origin, "passwd", name, options=options)
     for field, value in fields.items():
-        options += [accounts.ACCOUNT_FIELDS[field][1], value] if value else []
-    accounts.carry_account(draft, origin, "passwd", name, options=options)
-    for field, value in fields.items():
-        if value:
-            accounts.carry_account_field(draft, origin, name, field, value)
+        accounts.carry_account_field(draft, origin, name, field, value, is_new=is_new)
     if group:
         accounts.carry_first_group(draft, origin, name, group)
     for each in groups:
         accounts.carry_membership(draft, origin, name, each)
+
+
+def _take_password(draft: Draft, given: Given, user: str) -> None:
+    """Ask who sets a password, which no page has."""
+    given.take("update_password")
+    if given.take("password") and user:
+        question = f"TODO: Ansible set a password of {draft.text(user)}. Who does, and how?"
+        draft.notes.append({"text": question})
+        given.notes.append("a password is in no page: the draft asks who sets it")
 
 
 def _carry_group(draft: Draft, origin: Origin, given: Given) -> None:

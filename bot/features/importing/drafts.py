@@ -281,6 +281,12 @@ class Draft:
             at for thing, _, at in self.claims if any(f" {one}" in f" {thing}" for one in parts)
         ]
 
+    def makes_account(self, user: str) -> bool:
+        """Return whether a step so far adds a user if there is none."""
+        return any(
+            (one, wanted) == (f"the user {user}", "there") for one, wanted, _ in self.claims
+        )
+
     def makes_file(self, path: str) -> bool:
         """Return whether a step so far makes a file if there is none."""
         return any((thing, wanted) == (path, "a file") for thing, wanted, _ in self.claims)

@@ -261,18 +261,50 @@ def _understand_account(
 
 
 def _understand_usermod(rest: Sequence[str]) -> list[Meaning] | None:
-    if len(rest) == 4 and rest[:2] in (["-a", "-G"], ["-G", "-a"]):
-        rest = ["-aG", *rest[2:]]
-    if len(rest) != 3 or rest[0] not in ("-aG", "-Ga"):
+    """Return what usermod does that adds to groups, or sets one field each by an option."""
+    pairs, user = rest[:-1], rest[-1] if rest else ""
+    if pairs[:2] == ["-a", "-G"] or (pairs[:1] == ["-G"] and pairs[2:] == ["-a"]):
+        pairs = ["-aG", *[one for one in pairs if one not in ("-a", "-G")]]
+    if pairs[:2] == ["-G", "-a"]:
+        pairs = ["-aG", *pairs[2:]]
+    if len(pairs) % 2 or not pairs or user.startswith("-"):
         return None
-    return [
-        Meaning(
-            lambda draft, origin, group=group: accounts.carry_membership(
-                draft, origin, rest[2], group
-            )
-        )
-        for group in rest[1].split(",")
-    ]
+    meanings: list[Meaning] = []
+    for option, value in zip(pairs[::2], pairs[1::2], strict=True):
+        if option in ("-aG", "-Ga"):
+            meanings += [_add_to_group(user, group) for group in value.split(",")]
+        elif option in ("-g", *_FIELD_OPTIONS):
+            meanings.append(_set_field(user, option, value))
+        else:
+            return None
+    return meanings
+
+
+def _add_to_group(user: str, group: str) -> Meaning:
+    return Meaning(lambda draft, origin: accounts.carry_membership(draft, origin, user, group))
+
+
+_FIELD_OPTIONS = {option: name for name, (_, option, _) in accounts.ACCOUNT_FIELDS.items()}
+
+
+def _set_field(user: str, option: str, value: str) -> Meaning:
+    def carry(draft: Draft, origin: Origin) -> None:
+        is_new = draft.makes_account(user)
+        if option == "-g":
+            if is_new:
+                raise Unclear("a step before it adds the user, with a first group of its own")
+            accounts.carry_first_group(draft, origin, user, value)
+        else:
+            field = _FIELD_OPTIONS[option]
+            accounts.carry_account_field(draft, origin, user, field, value, is_new=is_new)
+
+    return Meaning(carry)
+
+
+def _understand_chsh(rest: Sequence[str]) -> list[Meaning] | None:
+    if len(rest) != 3 or rest[0] not in ("-s", "--shell"):
+        return None
+    return [_set_field(rest[2], "-s", rest[1])]
 
 
 def _understand_mount(rest: Sequence[str]) -> list[Meaning] | None:
@@ -331,6 +363,7 @@ _PROGRAMS: dict[str, Callable[[Sequence[str]], list[Meaning] | None]] = {
     "userdel": _understand_account("passwd", present=False),
     "groupadd": _understand_account("group", present=True),
     "usermod": _understand_usermod,
+    "chsh": _understand_chsh,
     "mount": _understand_mount,
     "hostnamectl": _understand_named("set-hostname", changes.carry_hostname),
     "timedatectl": _understand_named("set-timezone", changes.carry_timezone),

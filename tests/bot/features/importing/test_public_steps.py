@@ -5,6 +5,7 @@ repository at github.com and its licence. No file is copied.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -259,6 +260,10 @@ LINES = [
     ("ufw allow from 192.0.2.7 port 53", BLIND, "from 192.0.2.7 port 53"),
     ("ufw allow smtp", BLIND, "which ports smtp has"),
     ("ufw --force enable", BLIND, "enable"),
+    ("usermod -G wheel ann", BLIND, "usermod -G wheel ann"),
+    ("usermod -L ann", BLIND, "usermod -L ann"),
+    ("useradd bob && usermod -g ops bob", BLIND, "with a first group of its own"),
+    ("chsh -s '/bin/sh -x' ann", BLIND, "is not a plain shell"),
     ("apt-get -y -o APT::X=1 upgrade", BLIND, "upgrade"),
     # rundeck/rundeck, Apache-2.0
     ("sudo usermod -aG docker rundeck", OVER, "Add rundeck to the group docker"),
@@ -550,3 +555,21 @@ def test_expression_that_takes_too_much_is_left_out(tmp_path: Path, expression: 
     task = f'- copy: {{dest: /a/b, content: "{{{{ {expression} }}}}"}}\n'
     job = write_role(tmp_path, {"tasks/main.yml": task})
     assert any(reason in one.note for one in job.outcomes)
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "{{ vault_ann | password_hash('sha512') }}"])
+def test_password_of_a_user_is_in_no_page_and_is_asked_about(tmp_path: Path, secret: str):
+    file = tmp_path / "tasks.yml"
+    file.write_text(
+        f'- user: {{name: ann, shell: /bin/sh, password: "{secret}", update_password: always}}\n'
+    )
+    (job,) = import_ansible(file, set())
+    (outcome,) = [one for one in job.outcomes if not one.is_setting]
+    assert str(outcome.kind) == OVER
+    assert "the draft asks who sets it" in outcome.note
+    (draft,) = job.drafts
+    page = draft.render()
+    assert "TODO: Ansible set a password of ann. Who does, and how?" in page
+    assert "Set the shell of ann to /bin/sh" in page
+    assert not {"hunter2", "vault_ann", "asked"} & set(re.findall(r"\w+", page))
+    assert draft.list_questions()
