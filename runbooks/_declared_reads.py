@@ -46,6 +46,8 @@ _FIND_TEST = (
     rf"|-perm [-/]?({_COUNT}|[ugoa]+[-+=][rwxst]*(,[ugoa]+[-+=][rwxst]*)*)"
     r"|-printf [A-Za-z0-9_%][A-Za-z0-9_%.:,/@+=\\-]*)"
 )
+# Of sed: a number of a line, the last one, or a pattern, in which no sign ends it or its word.
+_SED_ADDRESS = r"([0-9]+|\$|/([A-Za-z0-9_.^$:@={}-]|\\[.*^$\[\]])+/)"
 _DIRECTORIES = frozenset({"", "/bin", "/sbin", "/usr/bin", "/usr/sbin"})
 # Of the others: the arguments with which they only read. A blank is the end of a word.
 _ARGUMENTS: Mapping[str, str] = {
@@ -86,6 +88,7 @@ _ARGUMENTS: Mapping[str, str] = {
     "postqueue": r"-[pj]",
     "pvs": _VOLUMES,
     "rpm": rf"-q[ail]*( {_KEY})*",
+    "sed": rf"-n( -E)? -e {_SED_ADDRESS}(,{_SED_ADDRESS})?p -- {_PATH}( {_PATH})*",
     "sensors": r"(-[uj])?",
     "smartctl": rf"((-[HAicaxj]+|-l [a-z]+) )*{_PATH}",
     "ss": rf"((-[aHlntuxpiemosS046]+|[=:]|:[0-9]+|{_NAME})( |$))*",

@@ -105,8 +105,9 @@ CEL has operators, `size()`, `startsWith()`, `endsWith()`, `contains()`, `matche
 """
 _READERS_HEAD = """\
 A check runs without an approval. So each program is allowed with the arguments with which it only
-reads. Of `find`, these are tests of a name, type, owner, mode, size or time, `!`, `-o`, brackets,
-and the actions `-print`, `-print0`, `-printf`, `-ls`, `-prune` and `-quit`:
+reads. Of `find` these are tests of a name, type, owner, mode, size or time, `!`, `-o`, brackets,
+and the actions `-print`, `-print0`, `-printf`, `-ls`, `-prune` and `-quit`. `sed` prints lines:
+`[sed, -n, -e, '/^Host/,/^$/p', --, /etc/x]`.
 """
 
 

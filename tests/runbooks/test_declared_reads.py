@@ -76,3 +76,46 @@ def test_find_with_what_writes_or_runs_is_refused(arguments: str):
 def test_find_with_odd_words_is_refused(words: list[str]):
     with pytest.raises(ValueError, match=r"only reads|where programs of the system are"):
         refuse_change(words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-n", "-e", r"/^\[main\]/,/^\[/p", "--", "/etc/app.ini"],
+        ["-n", "-E", "-e", "1,5p", "--", "/etc/a", "/etc/b"],
+        ["-n", "-e", "/^{name}$/,$p", "--", "{path}"],
+    ],
+)
+def test_sed_prints(words: list[str]):
+    refuse_change(["/usr/bin/sed", *words])
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["p;w /x", "1w /x", "1pw /x", "1e", "e id", "1p;e", "s/a/b/w /x", "s/a/b/e", "s/a/b/", "1d",
+     "1i x", "/a/w /x/p", "/a/,/b/w/x/p", "/a b/p", "/[/,/]/p", "/a/e", "/a/I,/b/p", r"\,a,p",
+     "1,w/x/p", "/a\\/p", "/a\\nb/p", "1r /x", "1p\nw /x", "/a\n/p", "$!p", "1{p}", "p", ""],
+)  # fmt: skip
+def test_sed_with_what_writes_runs_or_is_not_known_is_refused(code: str):
+    for words in (["-n", "-e", code, "--", "/x"], ["-n", code, "/x"], ["-e", code, "--", "/x"]):
+        with pytest.raises(ValueError, match="does not know that `sed "):
+            refuse_change(["sed", *words])
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-i", "-n", "-e", "1p", "--", "/x"],
+        ["-n", "-i", "-e", "1p", "--", "/x"],
+        ["-n", "-e", "1p", "-i", "--", "/x"],
+        ["-n", "-e", "1p", "/x", "-i"],
+        ["-n", "-e", "1p", "--", "/x", "-i"],
+        ["-n", "-e", "1p", "-e", "1w/x", "--", "/x"],
+        ["-n", "-f", "/x", "--", "/x"],
+        ["-n", "-s", "-e", "1p", "--", "/x"],
+        ["-n", "-e", "1p", "--"],
+    ],
+)
+def test_sed_with_other_options_is_refused(words: list[str]):
+    with pytest.raises(ValueError, match="does not know that `sed "):
+        refuse_change(["sed", *words])

@@ -1,8 +1,8 @@
-"""Modules of Ansible for archives, clones and mounts."""
+"""Modules of Ansible for archives, clones, mounts and options of files."""
 
 from collections.abc import Callable, Mapping
 
-from bot.features.importing import file_archives, file_mounts
+from bot.features.importing import file_archives, file_changes, file_mounts, file_options
 from bot.features.importing.ansible_given import Given
 from bot.features.importing.drafts import Draft, Origin, Unclear
 from bot.features.importing.file_mounts import Mount
@@ -78,8 +78,28 @@ def _carry_mount(draft: Draft, origin: Origin, given: Given) -> None:
     file_mounts.carry_mount(draft, origin, mount, now=state == "mounted")
 
 
+def _carry_option(draft: Draft, origin: Origin, given: Given) -> None:
+    path, section = given.take("path", "dest"), given.take("section")
+    option, value = given.take("option"), given.take("value")
+    present, create = given.take_presence(), given.take_flag("create", default=True)
+    sign = "=" if given.take_flag("no_extra_spaces") else " = "
+    attributes = given.take_attributes()
+    for name, plain in (("exclusive", "true"), ("modify_inactive_option", "true"),
+                        ("ignore_spaces", "false"), ("allow_no_value", "false")):  # fmt: skip
+        given.refuse_unless(name, plain, {"true": "yes", "false": "no"}[plain])
+    given.refuse_rest()
+    if not present:
+        raise Unclear("it takes an option away, whatever it is")
+    file_options.carry_option(
+        draft, origin, path, (section, option), value, sign=sign, create=create
+    )
+    if any(attributes.values()):
+        file_changes.carry_attributes(draft, origin, path, attributes)
+
+
 FILE_MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "unarchive": _carry_archive,
     "git": _carry_clone,
     "mount": _carry_mount,
+    "ini_file": _carry_option,
 }

@@ -69,7 +69,7 @@ def _carry_line(
         raise Unclear("a value of the request is a part of the line")
     refuse_odd_text(line)
     pattern = read_pattern(pattern)
-    if create:
+    if create and not draft.makes_file(path):
         carry_file(draft, origin, path, {})
     name = draft.add_reading(f"lines_{path}", _read_lines(path, may_miss=create or not present))
     draft.claim(f"the content of {path}", "other lines")

@@ -164,6 +164,11 @@ REVERSIBLE = {
         "  loop: [a, b]",
         "conf",
     ),
+    "two lines of a new file": (
+        "lineinfile: {path: DIR/new, line: '{{ item }}', create: yes, mode: '0600'}\n"
+        "  loop: [a, b]",
+        "new",
+    ),
     "a copy of another file": ("copy: {src: DIR/conf, dest: DIR/new, remote_src: yes}", "new"),
     "a file that is there, touched": (
         "file: {path: DIR/new, state: touch, access_time: preserve, modification_time: preserve}",
