@@ -66,6 +66,7 @@ _ARGUMENTS: Mapping[str, str] = {
     "exim4": r"-bpc?|-bV|-bP( [a-z_]+)*",
     "find": rf"(-[HLP] )?(/|{_PATH})( {_PATH})*( {_FIND_TEST})*",
     "findmnt": rf"((-[A-Za-z]+|--[a-z-]+|{_NAME})( |$))*",
+    "getsebool": rf"{_KEY}( {_KEY})*|-a",
     "head": rf"(-[nc] ?[0-9]+ )?(-[qv] )?(-- )?{_PATH}( {_PATH})*",
     "firewall-cmd": rf"(--permanent )?(--zone={_KEY} )?--query-(service|port)={_PORT}",
     "hostname": r"(-[fsdIiA])?",
@@ -77,6 +78,7 @@ _ARGUMENTS: Mapping[str, str] = {
     "ipset": rf"(list|save)( {_KEY})?( -n| -t)*|test {_KEY} {_NAME}",
     "journalctl": r"((-[kbqraxe]|--no-pager|--utc|-[untop] [A-Za-z0-9_.@:{}*-]+"
     r"|--(unit|since|until|lines|output|priority|identifier)=[A-Za-z0-9_.@:{}*+-]+)( |$))*",
+    "locale": r"-a",
     "loginctl": r"(list-(sessions|users|seats)|show-(session|user)( [A-Za-z0-9{}_]+)?)"
     r"( --no-[a-z]+)*",
     "lvs": _VOLUMES,

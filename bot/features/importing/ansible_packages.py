@@ -160,10 +160,43 @@ def _carry_repository(draft: Draft, origin: Origin, given: Given) -> None:
         packages.carry_update(draft, origin, draft.join_any(new))
 
 
+# In the order in which the module writes them, as lib/ansible/modules/deb822_repository.py.
+_LISTS = ("architectures", "components", "languages", "suites", "targets", "types", "uris")
+_FLAGS = ("allow_downgrade_to_insecure", "allow_insecure", "allow_weak", "by_hash", "check_date",
+          "check_valid_until", "enabled", "pdiffs", "trusted")  # fmt: skip
+
+
+def _carry_deb822(draft: Draft, origin: Origin, given: Given) -> None:
+    name, present = given.take("name"), given.take_presence()
+    key, mode = given.take("signed_by"), given.take("mode", default="0644")
+    given.take("install_python_debian")
+    fields = {"name": name, "signed_by": key, "types": "deb"}
+    fields |= {one: " ".join(given.take_list(one)) for one in _LISTS if given.has(one)}
+    fields |= {one: "yes" if given.take_flag(one) else "no" for one in _FLAGS if given.has(one)}
+    given.refuse_rest()
+    # As the module makes it of the name.
+    slug = re.sub("[^a-z0-9-]+", "", re.sub(r"[_\s]+", "-", name.lower()))
+    if not present or not slug or "\x01" in name:
+        raise Unclear("it is no source with a plain name that is to be there")
+    if not re.fullmatch("/[A-Za-z0-9_./+-]+", key or "/x") or ".." in key:
+        raise Unclear("its key is fetched in each run, or is a part of the source")
+    if any("\n" in text for text in fields.values()):
+        raise Unclear("one of its fields has several lines")
+    odd = {"name": "X-Repolib-Name", "uris": "URIs"}
+    lines = [
+        f"{odd.get(one, one.replace('_', '-').title())}: {fields[one]}\n"
+        for one in sorted(fields)
+        if fields[one]
+    ]
+    path = f"/etc/apt/sources.list.d/{slug}.sources"
+    file_changes.carry_content(draft, origin, path, "".join(lines), {"mode": mode})
+
+
 PACKAGE_MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "apt": _make_package_carrier("apt-get"),
     "yum": _make_package_carrier("yum"),
     "dnf": _make_package_carrier("dnf"),
     "package": _carry_any_package,
     "apt_repository": _carry_repository,
+    "deb822_repository": _carry_deb822,
 }

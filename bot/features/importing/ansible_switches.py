@@ -4,8 +4,9 @@ from collections.abc import Callable, Mapping
 
 from bot.features.importing import firewalls, switches
 from bot.features.importing.ansible_given import Given
-from bot.features.importing.drafts import Draft, Origin, Unclear
+from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 from bot.features.importing.firewalls import UfwRule
+from bot.features.importing.sources import is_false, is_true
 
 
 def _carry_apache_module(draft: Draft, origin: Origin, given: Given) -> None:
@@ -53,8 +54,28 @@ def _carry_firewalld(draft: Draft, origin: Origin, given: Given) -> None:
         firewalls.carry_firewalld(draft, origin, kind, value, zone, permanent=each)
 
 
+def _carry_boolean(draft: Draft, origin: Origin, given: Given) -> None:
+    name, value, kept = given.take("name"), given.take("state"), given.take_flag("persistent")
+    given.refuse_unless("ignore_selinux_state", "no", "false")
+    given.refuse_rest()
+    if not (is_true(value) or is_false(value)):
+        raise Unclear(f"its state {show_marks(value)[:40]!r} is neither yes nor no")
+    switches.carry_boolean(draft, origin, name, wanted=is_true(value), persistent=kept)
+
+
+def _carry_locale(draft: Draft, origin: Origin, given: Given) -> None:
+    names, present = given.take_list("name"), given.take_presence()
+    given.refuse_rest()
+    if not present or given.facts["os_family"] != "Debian":
+        raise Unclear("it takes locales out of /etc/locale.gen, or out of no such file")
+    for name in names:
+        switches.carry_locale(draft, origin, name)
+
+
 SWITCH_MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "apache2_module": _carry_apache_module,
+    "seboolean": _carry_boolean,
+    "locale_gen": _carry_locale,
     "ufw": _carry_ufw,
     "firewalld": _carry_firewalld,
 }

@@ -301,6 +301,24 @@ def _set_field(user: str, option: str, value: str) -> Meaning:
     return Meaning(carry)
 
 
+def _understand_setsebool(rest: Sequence[str]) -> list[Meaning] | None:
+    persistent, words = rest[:1] == ["-P"], rest[1:] if rest[:1] == ["-P"] else rest
+    if len(words) == 2 and "=" not in words[0]:
+        words = ["=".join(words)]
+    pairs = [word.split("=") for word in words]
+    values = {"on": True, "1": True, "true": True, "off": False, "0": False, "false": False}
+    if not pairs or not all(len(pair) == 2 and pair[1] in values for pair in pairs):
+        return None
+    return [
+        Meaning(
+            lambda draft, origin, name=name, value=value: switches.carry_boolean(
+                draft, origin, name, wanted=values[value], persistent=persistent
+            )
+        )
+        for name, value in pairs
+    ]
+
+
 def _understand_chsh(rest: Sequence[str]) -> list[Meaning] | None:
     if len(rest) != 3 or rest[0] not in ("-s", "--shell"):
         return None
@@ -364,6 +382,7 @@ _PROGRAMS: dict[str, Callable[[Sequence[str]], list[Meaning] | None]] = {
     "groupadd": _understand_account("group", present=True),
     "usermod": _understand_usermod,
     "chsh": _understand_chsh,
+    "setsebool": _understand_setsebool,
     "mount": _understand_mount,
     "hostnamectl": _understand_named("set-hostname", changes.carry_hostname),
     "timedatectl": _understand_named("set-timezone", changes.carry_timezone),

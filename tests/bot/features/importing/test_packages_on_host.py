@@ -38,6 +38,7 @@ echo 'APT::Sandbox::User "root";' > "$1/etc/apt/apt.conf"
 mount --bind "$1/etc" /etc && mount --bind "$1/dpkg" /var/lib/dpkg
 mount --bind "$1/apt" /var/lib/apt && mount --bind "$1/cache" /var/cache/apt
 mount --bind "$1/log" /var/log
+cp -a /usr/lib/locale "$1/locale" && mount --bind "$1/locale" /usr/lib/locale
 echo ready; exec sleep 3600
 """
 
@@ -252,6 +253,42 @@ def test_package_is_installed_in_the_version_that_is_named(host: _Host, tmp_path
     assert (step.before, step.after) == ("installed 2.0", "1.0")
     host.apply(plan)
     assert host.list_packages() == "app 1.0 installed\n"
+
+
+@pytest.mark.skipif(not Path("/usr/sbin/locale-gen").exists(), reason="no package locales")
+def test_locale_is_generated_and_gone_after_the_undo(host: _Host, tmp_path: Path):
+    (change,) = import_tasks(tmp_path, "locale_gen: {name: de_DE.UTF-8}")
+    lines = (tmp_path / "etc" / "locale.gen").read_text()
+    assert "de_DE.utf8" not in host.inside("locale", "-a").stdout
+    plan = host.plan(change)
+    host.apply(plan)
+    assert "de_DE.utf8" in host.inside("locale", "-a").stdout
+    assert not host.plan(change).steps
+    host.undo(plan)
+    assert "de_DE.utf8" not in host.inside("locale", "-a").stdout
+    assert (tmp_path / "etc" / "locale.gen").read_text() == lines
+    (tmp_path / "etc" / "locale.gen").write_text("de_DE.UTF-8 UTF-8\n")
+    (step,) = (plan := host.plan(change)).steps
+    assert isinstance(step.undo, NoUndo)
+    host.apply(plan)
+    assert not host.plan(change).steps
+    (other,) = import_tasks(tmp_path, "locale_gen: {name: fr_FR.UTF-8}")
+    with pytest.raises(Refused, match="does not know fr_FR"):
+        host.plan(other)
+
+
+def test_source_of_packages_is_written_and_its_lists_are_read(host: _Host, tmp_path: Path):
+    uri = f"file:{tmp_path}/repo"
+    source = f"deb822_repository: {{name: Our Own, uris: '{uri}', suites: ./, trusted: yes}}"
+    (change,) = import_tasks(tmp_path, source, "apt: {update_cache: yes}")
+    plan = host.plan(change)
+    host.apply(plan)
+    written = (tmp_path / "etc/apt/sources.list.d/our-own.sources").read_text()
+    assert written == (
+        f"X-Repolib-Name: Our Own\nSuites: ./\nTrusted: yes\nTypes: deb\nURIs: {uri}\n"
+    )
+    assert "Read the lists of packages again" in [step.title for step in plan.steps]
+    assert not host.plan(change).steps
 
 
 _PYTHON = "/usr/bin/python3"

@@ -104,6 +104,35 @@ TASKS = [
     ("ufw: {state: enabled, policy: deny}", OUT, "one that is wrong would lock out"),
     ("ufw: {rule: allow, port: 22, delete: yes}", OUT, "its argument delete is not read"),
     ("ufw: {rule: allow, port: 22, insert: 1}", OUT, "its argument insert is not read"),
+    (
+        "seboolean: {name: httpd_can_network_connect, state: yes, persistent: yes}",
+        OVER,
+        "- /usr/sbin/setsebool - -P - httpd_can_network_connect - on",
+    ),
+    (
+        "seboolean: {name: samba_x, state: no}",
+        OVER,
+        "Turn the boolean samba_x off, until the next",
+    ),
+    ("seboolean: {name: samba_x, state: maybe}", OUT, "is neither yes nor no"),
+    ("seboolean: {name: '-P', state: yes}", OUT, "is not the name of a boolean"),
+    ("locale_gen: {name: de_DE.UTF-8}", OVER, "Generate the locale de_DE.UTF-8"),
+    ("locale_gen: {name: de_DE@euro}", OUT, "is not the name of a locale in UTF-8"),
+    ("locale_gen: {name: de_DE.UTF-8, state: absent}", OUT, "out of /etc/locale.gen"),
+    (
+        "deb822_repository: {name: Docker, types: [deb], uris: 'https://x/y', suites: bookworm, "
+        "components: [main, stable], signed_by: /etc/apt/keyrings/x.asc}",
+        OVER,
+        "Components: main stable X-Repolib-Name: Docker Signed-By: /etc/apt/keyrings/x.asc "
+        "Suites: bookworm Types: deb URIs: https://x/y",
+    ),
+    (
+        "deb822_repository: {name: x, uris: 'https://x', suites: y, signed_by: 'https://x/key'}",
+        OUT,
+        "its key is fetched in each run",
+    ),
+    ("deb822_repository: {name: x, state: absent}", OUT, "it is no source"),
+    ("apt_key: {url: 'https://x/key', state: present}", OUT, "apt_key has no plain meaning"),
     ("apache2_module: {name: cgi}", OUT, "a2enmod takes the module cgid for cgi"),
     (
         "apache2_module: {name: '../x'}",
@@ -260,6 +289,9 @@ LINES = [
     ("ufw allow from 192.0.2.7 port 53", BLIND, "from 192.0.2.7 port 53"),
     ("ufw allow smtp", BLIND, "which ports smtp has"),
     ("ufw --force enable", BLIND, "enable"),
+    ("setsebool -P httpd_x=1 nis_enabled=off", OVER, "Turn the boolean nis_enabled off, now and"),
+    ("setsebool -P httpd_x on", OVER, "Turn the boolean httpd_x on, now and at each boot"),
+    ("setsebool -N httpd_x on", BLIND, "setsebool -N httpd_x on"),
     ("usermod -G wheel ann", BLIND, "usermod -G wheel ann"),
     ("usermod -L ann", BLIND, "usermod -L ann"),
     ("useradd bob && usermod -g ops bob", BLIND, "with a first group of its own"),
