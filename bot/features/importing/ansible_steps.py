@@ -312,14 +312,12 @@ def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) 
     names = [str(given.pop(key, "")) for key in ("creates", "removes")]
     creates, removes = (name and posixpath.join(path, name) for name in names)
     given.pop("warn", None)
-    shell = str(given.pop("executable", ""))
+    shell = posixpath.basename(str(given.pop("executable", "")))
     if given or not code:
         ask(play, origin, "its arguments are not read", f"the line {code[:200]}")
         return
     problems, exports = _list_problems(task, code)
     note_use(play, task.scope)
-    if shell and not shell.endswith("/sh"):
-        problems.append(f"it was written for {shell}, and a host runs it with /bin/sh")
     if task.module == "command" and shell_lines.has_signs(code):
         # Ansible ran it without a shell.
         with suppress(ValueError):
@@ -329,10 +327,12 @@ def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) 
     is_shown = are_shown(play, task.conditions) and not shell_lines.has_meaning(code)
     if creates or removes or changed or (is_shown and not problems):
         guard = _Guard(creates, removes, task, changed)
+        problems += shell_lines.list_shell_problems(shell)
         _carry_guarded(play, origin, code, guard, problems, root=root)
         return
+    condition = _join_conditions([task])
     play.pages.carry_code(
-        origin, code, root=root, problems=problems, condition=_join_conditions([task])
+        origin, code, root=root, problems=problems, shell=shell, condition=condition
     )
 
 

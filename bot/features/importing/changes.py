@@ -192,7 +192,7 @@ def carry_daemon_reload(
     changed: when that is, if it is known. is_asked: whether the draft asks when it is.
     """
     wheres = ("/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/")
-    conditions = [*changed] or draft.list_conditions(draft.list_claims(*wheres))
+    conditions = [*changed] or draft.list_conditions(draft.list_writes(*wheres))
     if name and not changed:
         conditions.append(_read_unit(draft, name).needs_reload)
     if not conditions and is_asked:

@@ -275,6 +275,20 @@ class Draft:
         found = [self.steps[one][2]["when"] for one in at if one < len(self.steps)]
         return [one for one in dict.fromkeys(found) if "TODO" not in one]
 
+    def list_writes(self, *paths: str) -> list[int]:
+        """Return the numbers of the steps so far that change files below these paths.
+
+        paths: the beginnings of paths.
+        """
+        return [at for at, (_, _, step) in enumerate(self.steps) if _names(step["do"], paths)]
+
+    def join_steps(self, steps: Sequence[int]) -> str:
+        """Return the condition that one of these steps is needed, or what asks for it."""
+        conditions = [self.steps[at][2]["when"] for at in sorted({*steps})]
+        if any("TODO" in one for one in conditions):
+            return "TODO: what that was read shows that one of the steps before it is needed?"
+        return self.join_any(conditions)
+
     def list_claims(self, *parts: str) -> list[int]:
         """Return the numbers of the steps that set a thing whose words begin with one of these."""
         return [
@@ -324,6 +338,11 @@ class Draft:
         except PageError as error:
             return [str(error)]
         return [str(one) for one in questions]
+
+
+def _names(command: Mapping[str, Any], paths: tuple[str, ...]) -> bool:
+    words = [*command.get("run", ())[1:], *command.get("arguments", ())]
+    return any(str(word).startswith(paths) for word in words)
 
 
 def _iterate_lines(draft: Draft) -> Iterator[str]:

@@ -296,7 +296,7 @@ def carry_old_lists(
     draft.current.append(f"the lists of packages are {{{is_old} ? 'old' : 'new'}}")
     # A source that was added after they were read last is in none of them.
     last = max(draft.list_claims(_LISTS), default=-1)
-    sources = [at for at in draft.list_claims(_SOURCES, "the source ") if at > last]
+    sources = [at for at in draft.list_writes(_SOURCES) if at > last]
     when = draft.join_any([is_old, *draft.list_conditions(sources)])
     if names:
         when = f"({when}) && ({draft.join_any([_find_missing(draft, one) for one in names])})"

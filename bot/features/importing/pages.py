@@ -2,7 +2,8 @@
 
 import copy
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -87,9 +88,7 @@ class Pages:
         own. is_package: None for what belongs on a page of either kind.
         """
         draft = self._get_draft(is_package=is_package)
-        # All pages share the fields, and a later step may bring another one.
-        parts = {name: part for name, part in vars(draft).items() if name != "fields"}
-        before = {name: copy.copy(part) for name, part in parts.items()}
+        before = _copy_parts(draft)
         try:
             action(draft)
         except Unclear:
@@ -121,23 +120,27 @@ class Pages:
         *,
         root: bool = False,
         problems: Sequence[str] = (),
+        shell: str = "",
         condition: str = "",
     ) -> None:
         """Carry lines of a shell over: as what they mean, or blind.
 
-        problems: what a person has to change in them first. condition: under which the tool ran
-        them, which the draft asks for.
+        problems: what a person has to change in them first. shell: the one that they were written
+        for, if they are blind. condition: under which the tool ran them, which the draft asks for.
         """
         meanings: list[Meaning] | None = None
         notes: list[str] = []
         try:
-            if "\n" not in code.strip() and not problems:
-                meanings = shell_lines.understand_line(code.strip())
+            if not problems:
+                meanings = shell_lines.understand_script(code)
             if meanings is not None:
-                self._carry_meanings(origin, meanings, condition)
+                with self._all_or_none():
+                    goes_on = shell_lines.goes_on(code)
+                    self._carry_meanings(origin, meanings, condition, _GOES_ON * goes_on)
                 return
         except Unclear as unclear:
             notes.append(str(unclear))
+        problems = [*problems, *shell_lines.list_shell_problems(shell)]
         if condition:
             problems = [*problems, f"Ansible asked {condition}"]
         again = [one.service for one in meanings or () if one.service[0] in _AGAIN]
@@ -156,7 +159,24 @@ class Pages:
             return
         self.add_outcome(Kind.BLIND, origin, "; ".join([*notes, *problems]))
 
-    def _carry_meanings(self, origin: Origin, meanings: Sequence[Meaning], condition: str) -> None:
+    @contextmanager
+    def _all_or_none(self) -> Generator[None]:
+        """Leave the pages as they were if one of several steps is not carried over."""
+        count, has_packages = len(self.drafts), self._has_packages
+        last = self.drafts[-1] if self.drafts else None
+        before = _copy_parts(last) if last else {}
+        try:
+            yield
+        except Unclear:
+            del self.drafts[count:]
+            self._has_packages = has_packages
+            if last:
+                vars(last).update(before)
+            raise
+
+    def _carry_meanings(
+        self, origin: Origin, meanings: Sequence[Meaning], condition: str, note: str
+    ) -> None:
         for one in meanings:
             carry = one.carry
             if one.reads:
@@ -175,7 +195,7 @@ class Pages:
         if len(reasons) == len(meanings):
             self.leave_out(origin, reasons[0])
         else:
-            self.add_outcome(Kind.TYPED, origin)
+            self.add_outcome(Kind.TYPED, origin, note)
 
     def _carry_reading(self, origin: Origin, words: Sequence[str]) -> None:
         def add(draft: Draft) -> None:
@@ -240,6 +260,13 @@ class Pages:
 
 
 _AGAIN = ("restart", "reload")
+_GOES_ON = "the shell went on after a line that failed; Keyturn stops there"
+
+
+def _copy_parts(draft: Draft) -> dict[str, Any]:
+    # All pages share the fields, and a later step may bring another one.
+    parts = {name: part for name, part in vars(draft).items() if name != "fields"}
+    return {name: copy.copy(part) for name, part in parts.items()}
 
 
 def _make_free(words: str, taken: set[str]) -> str:

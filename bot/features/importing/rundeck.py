@@ -276,8 +276,7 @@ def _is_served(pages: Pages, file: Path, job: Job, names: dict[str, str]) -> boo
 
 
 def _make_origin(file: Path, command: Command) -> Origin:
-    lines = [line for line in command.text.strip().splitlines() if not line.startswith("#")]
-    text = command.description or (lines or [""])[0]
+    text = command.description or shell_lines.find_title(command.text)
     return Origin(file, command.line, " ".join(text.split())[:120] or command.kind)
 
 
@@ -308,6 +307,7 @@ def _import_command(pages: Pages, file: Path, command: Command, names: dict[str,
 
 def _carry(pages: Pages, origin: Origin, command: Command, names: dict[str, str]) -> None:
     code, problems = shell_lines.replace_values(command.text.strip(), _VALUE, names)
+    shell = ""
     if command.arguments:
         problems.append(f"Rundeck gave it the arguments {command.arguments}")
     if command.kind == "script":
@@ -316,8 +316,8 @@ def _carry(pages: Pages, origin: Origin, command: Command, names: dict[str, str]
             code = code.partition("\n")[2]
         given = command.interpreter or first.removeprefix("#!") * first.startswith("#!")
         name = given.replace("/usr/bin/env", "").strip().split(" ")[0].rpartition("/")[2]
-        if name in ("bash", "ksh"):
-            problems.append(f"it was written for {name}, and a host runs it with /bin/sh")
-        elif name not in ("", "sh", "dash"):
+        if name not in ("", "sh", "dash", "bash", "ksh"):
             problems.append(f"it is for {name}, and a host runs it with /bin/sh")
-    pages.carry_code(origin, code, problems=problems)
+            name = ""
+        shell = name
+    pages.carry_code(origin, code, problems=problems, shell=shell)

@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.features.importing import accounts, changes, firewalls, packages, switches
+from bot.features.importing import accounts, changes, firewalls, packages, rereads, switches
 from bot.features.importing.drafts import Draft, Origin, Unclear, mark, show_marks
 from bot.features.importing.shell_files import (
     FILE_PROGRAMS,
@@ -14,11 +14,20 @@ from bot.features.importing.shell_files import (
     split_options,
     understand_write,
 )
-from bot.features.importing.shell_reads import SILENT, is_reading
+from bot.features.importing.shell_reads import SILENT, is_reading, only_reads
 from runbooks._declared_commands import make_script
 
 _SHELL_SIGNS = re.compile(r"[|&;<>()`$*?~\[\]{}!#\n\\]")
 _MARK = re.compile("\x01([a-z][a-z0-9_]*)\x02")
+# Lines of a script that say how a shell goes on, where each step of a page stops it.
+_SETTING = re.compile(r"set (-[a-z]+|-o [a-z]+|-[a-z]*o [a-z]+)( -o [a-z]+)*")
+# What always succeeds, or whose failure means nothing for what comes after it.
+_SUCCEED = frozenset({"echo", "printf", "true", ":", "sleep", "pwd", "whoami", "set", "cd"})
+_TESTED: Mapping[str, str] = {
+    "nginx": r"\b(reload|restart)\b.*\bnginx|nginx (reload|restart)$",
+    "apachectl": r"\b(reload|restart)\b.*\b(apache2|httpd)|(apache2|httpd) (reload|restart)$",
+    "apache2ctl": r"\b(reload|restart)\b.*\bapache2|apache2 (reload|restart)$",
+}
 _VERBS = frozenset(
     {"start", "stop", "enable", "disable", "mask", "unmask", "restart", "reload", "status"}
 )
@@ -49,7 +58,9 @@ def understand_line(line: str) -> list[Meaning] | None:
     """
     parts = [line] if "&&" not in line else re.split(r"\s*&&\s*", line)
     meanings: list[Meaning] = []
-    for part in parts:
+    for at, part in enumerate(parts):
+        if _is_condition(part, parts[at + 1 :]):
+            return None
         if written := understand_write(part):
             meanings += map(Meaning, written)
             continue
@@ -66,16 +77,73 @@ def understand_line(line: str) -> list[Meaning] | None:
     return meanings
 
 
+def _is_condition(part: str, others: Sequence[str]) -> bool:
+    """Return whether a command decides if those after it run at all."""
+    words = part.split() or [""]
+    if words[0] == "exit":
+        return True
+    if not others or not only_reads(part) or words[0] in _SUCCEED:
+        return False
+    # Keyturn tests their configuration itself, and does nothing to them if it has errors.
+    name = words[0].rpartition("/")[2]
+    is_tested = name in _TESTED and all(re.search(_TESTED[name], one) for one in others)
+    return not is_tested
+
+
+def understand_script(code: str) -> list[Meaning] | None:
+    """Return the meaning of each command of lines that a shell needs nothing else for, or None.
+
+    Raises Unclear.
+    """
+    meanings: list[Meaning] = []
+    lines = _list_lines(code)
+    for at, line in enumerate(lines):
+        found = understand_line(line)
+        if found is None or (_ends(code) and _is_condition(line, lines[at + 1 :])):
+            return None
+        meanings += found
+    return meanings or None
+
+
+def goes_on(code: str) -> bool:
+    """Return whether a shell runs the next line of a script after one that fails."""
+    return len(_list_lines(code)) > 1 and not _ends(code)
+
+
+def _ends(code: str) -> bool:
+    """Return whether a line that fails ends a script."""
+    return re.search(r"^\s*set (-[a-z]*e|-o errexit)", code, re.MULTILINE) is not None
+
+
+def _list_lines(code: str) -> list[str]:
+    """Return the lines of a script that are no comment and no setting of the shell."""
+    lines = [line.strip() for line in re.sub(r"\\\n\s*", " ", code).splitlines()]
+    found = [one for one in lines if one and one[0] != "#" and not _SETTING.fullmatch(one)]
+    return found[:-1] if found[-1:] in (["exit"], ["exit 0"]) else found
+
+
 def has_meaning(line: str, *, alone: bool = False) -> bool:
     """Return whether a line is carried over as what its commands mean.
 
     alone: and whether none of them needs a network or asks something, as those of packages do.
     """
     try:
-        meanings = understand_line(line)
+        meanings = understand_script(line)
     except Unclear:
         return False
     return meanings is not None and not (alone and any(one.is_package for one in meanings))
+
+
+def list_shell_problems(shell: str) -> list[str]:
+    """Return what a person has to change in lines that were written for a shell."""
+    if shell in ("", "sh", "dash"):
+        return []
+    return [f"it was written for {shell}, and a host runs it with /bin/sh"]
+
+
+def find_title(code: str) -> str:
+    """Return the first line of a script that does something."""
+    return next(iter(_list_lines(code)), "")
 
 
 def has_signs(line: str) -> bool:
@@ -89,10 +157,8 @@ def _understand(words: Sequence[str]) -> list[Meaning] | None:
     if not words or words[0].startswith("-"):
         return None
     program, rest = words[0].rpartition("/")[2], list(words[1:])
-    if program in SILENT:
-        return [Meaning(left_out="it changes nothing on the host")]
-    if [program, *rest] == ["systemctl", "daemon-reload"]:
-        return [Meaning(changes.carry_daemon_reload)]
+    if plain := _understand_plain([program, *rest]):
+        return [plain]
     services = _list_services(words[0], program, rest)
     if services:
         return [_make_service(*each) for each in services]
@@ -101,6 +167,17 @@ def _understand(words: Sequence[str]) -> list[Meaning] | None:
     if found is not None:
         return found
     return _understand_reading([words[0], *rest])
+
+
+def _understand_plain(words: Sequence[str]) -> Meaning | None:
+    """Return the meaning of a command that means one thing alone."""
+    if words[0] in SILENT:
+        return Meaning(left_out="it changes nothing on the host")
+    if words == ["systemctl", "daemon-reload"]:
+        return Meaning(changes.carry_daemon_reload)
+    if rereads.find_files(words):
+        return Meaning(lambda draft, origin: rereads.carry_reread(draft, origin, words))
+    return None
 
 
 def _understand_reading(words: Sequence[str]) -> list[Meaning] | None:
