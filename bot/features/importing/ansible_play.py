@@ -33,11 +33,23 @@ KEYWORDS = frozenset(
 
 @dataclass(frozen=True)
 class Look:
-    """Whether a path was there that a task looked for."""
+    """What a task read: whether a path is there, or what a command prints."""
 
-    path: str
-    draft: Draft | None
+    path: str = ""
+    """"" of a command."""
+    words: Sequence[str] = ()
+    """The command, which root runs or the login."""
+    is_quiet: bool = False
+    """Whether the task's command printed nothing, and only this one does."""
+    root: bool = True
+    statuses: Sequence[int] = ()
+    """With which the command may end."""
+    draft: Draft | None = None
     """The page with the step before it; None if there was none."""
+    count: int = 0
+    """How many steps that page had."""
+    is_first: bool = False
+    """Whether nothing that the page does so far changes what was read."""
 
 
 @dataclass
@@ -75,7 +87,7 @@ class Play:
     )
     """As `notified`, by the variable that says whether a task changed something."""
     looks: dict[str, Look | None] = field(default_factory=dict[str, Look | None])
-    """By the variable that it registers; None for one that something else registers."""
+    """By the variable that a task registers; None for one that is not known."""
     elsewhere: list[int] = field(default_factory=list[int])
     """The lines of tasks that run where Ansible runs."""
     roles: "list[Play]" = field(default_factory=list["Play"])

@@ -9,7 +9,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bot.features.importing import file_changes, shell_lines
-from bot.features.importing.ansible_conditions import are_shown, note_look, show_conditions
+from bot.features.importing.ansible_conditions import (
+    are_shown,
+    note_look,
+    note_output,
+    show_conditions,
+)
 from bot.features.importing.ansible_given import Given
 from bot.features.importing.ansible_keys import (
     ONE_HOST,
@@ -55,6 +60,7 @@ def carry_tasks(
         task.conditions = [*task.conditions, *_list_asked(task, after)]
     if not tasks or all(map(_changes_nothing, tasks)):
         reason = "it only reads, and its result is used by other tasks"
+        note_output(play, tasks)
         play.pages.leave_out(origin, reason if tasks else "it loops over no values")
     elif module in ("assert", "fail") or _ends_play(module, tasks[0]):
         _refuse(play, origin, tasks[0])
@@ -304,6 +310,7 @@ def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) 
     code = str(given.pop("_", given.pop("cmd", "")) or shlex.join(as_list(given.pop("argv", []))))
     root = is_true(task.raw.get("become", play.root))
     if "register" in task.raw and only_reads(code):
+        note_output(play, [task])
         play.pages.leave_out(origin, "it only reads, and its result is used by other tasks")
         return
     notify(play, task.raw, [UNKNOWN])
@@ -387,7 +394,8 @@ def _carry_guarded(
         )
 
     has_file = bool(guard.creates or guard.removes)
-    shown = "the steps before it show" if guard.changed and not has_file else "a file shows"
+    shown = "a file shows" if has_file else "what was read shows"
+    shown = "the steps before it show" if guard.changed and not has_file else shown
     try:
         play.pages.carry(origin, carry)
     except Unclear as unclear:
@@ -406,7 +414,7 @@ def _find_need(draft: Draft, guard: _Guard, shown: Sequence[str]) -> dict[str, s
     if not (guard.creates or guard.removes or guard.changed):
         return {
             "when": " && ".join(shown),
-            "no_undo": "a file shows only whether these lines are needed, and not what they did",
+            "no_undo": "only what they need was read, and not what these lines did",
         }
     if not guard.creates and not guard.removes:
         return {

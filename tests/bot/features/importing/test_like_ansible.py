@@ -14,6 +14,26 @@ from runbooks import Refused
 from tests.bot.features.importing.test_applied import apply, load, make_plan, snapshot
 
 CONF = "first = 1\n\n# a comment\nlast = 2\nlast = 3\nMatch a\nend\n"
+# A command that reads, how it may end, and the condition of a task that makes a file.
+READS = {
+    "what a command found": ("grep first DIR/conf", "failed_when: no", "found.rc == 0"),
+    "what it did not find": ("grep -q none DIR/conf", "failed_when: no", "found.rc != 0"),
+    "what it found, and nothing is done": (
+        "grep first DIR/conf", "ignore_errors: yes", "found is failed"
+    ),
+    "a command without its file": ("grep first DIR/none", "failed_when: no", "found.rc != 0"),
+    "what it printed": ("cat DIR/other", "check_mode: no", "found.stdout == 'other'"),
+    "other than it printed": ("cat DIR/other", "check_mode: no", "found.stdout != 'other'"),
+    "a part of what it printed": (
+        "cat DIR/conf", "check_mode: no", "'comment' in found.stdout and found.stdout != ''"
+    ),
+    "no part of what it printed": (
+        "cat DIR/conf", "check_mode: no", "'first' not in found.stdout"
+    ),
+    "nothing that it printed": ("cat DIR/empty", "check_mode: no", "found.stdout | length == 0"),
+    "a user that is there": ("id root", "failed_when: no", "found is succeeded"),
+    "a user that is not there": ("getent passwd none-x", "failed_when: no", "found.rc != 0"),
+}  # fmt: skip
 TASKS = {
     "a line at the end": "lineinfile: {path: DIR/conf, line: 'x = \\1 & /'}",
     "a line after another": "lineinfile: {path: DIR/conf, line: x, insertafter: '^#'}",
@@ -127,6 +147,11 @@ TASKS = {
         "  loop: ['1.9', '1.10', '1.10.1']\n"
         "  when: item is version('1.10', '>=') and item is not search('1$') and item is match('1')"
     ),
+    **{
+        name: f"command: {command}\n  register: found\n  changed_when: no\n  {end}\n"
+        f'- copy: {{dest: DIR/new, content: x}}\n  when: "{condition}"'
+        for name, (command, end, condition) in READS.items()
+    },
     "joined values": (
         "copy: {dest: DIR/new, content: \"{{ ','.join(all) }}{{ 'abc'.find('c') }}\"}\n"
         "  vars: {all: [a, b]}"

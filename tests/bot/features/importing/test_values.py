@@ -407,6 +407,68 @@ def test_condition_of_a_path_that_may_have_changed_is_asked_for(tmp_path: Path, 
     assert 'file_usr_local_bin_tool == "" && (!file_srv_a' not in page
 
 
+LOOK = "- command: %s\n  register: found\n  changed_when: no\n  failed_when: no\n"
+USE = "- file: {path: /srv/a, state: directory}\n  when: %s\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "condition", "shown"),
+    [
+        ("systemctl is-active web", "found.rc != 0", 'systemctl_is_active_web != "active" && '),
+        (
+            "systemctl is-active web",
+            "found.stdout == 'active'",
+            'systemctl_is_active_web == "active"',
+        ),
+        ("grep '^a b$' /etc/x", "found is succeeded", 'grep_a_b_etc_x != ""'),
+        ("grep -q '^a' /etc/x", "found.stdout == ''", None),
+        ("grep 'a*' /etc/x", "found.rc == 0", None),
+        ("grep -c a /etc/x", "found.rc == 0", None),
+        ("rpm -q web", "found.rc == 0", None),
+        ("cat /etc/x", "found.rc == 0", None),
+        ("cat /etc/x", "found.stdout == 'a' or wanted", None),
+        ("cat /etc/x", "found.stdout == wanted", None),
+        ("touch /etc/x", "found.stdout == ''", None),
+        ("cat $HOME/x", "found.stdout == ''", None),
+        ("cat ~ann/x", "found.stdout == ''", None),
+        ("pidof web", "found.rc == 0", None),
+    ],
+)
+def test_condition_on_what_a_command_reads_is_read_where_that_is_exact(
+    tmp_path: Path, command: str, condition: str, shown: str | None
+):
+    tasks = LOOK % command + USE % condition
+    page = show(write_role(tmp_path, {"tasks/main.yml": tasks}))
+    assert (shown or f"Ansible asked {condition}") in page
+    assert ("Ansible asked" in page) == (shown is None)
+
+
+def test_condition_on_what_a_command_reads_is_asked_for_after_other_steps(tmp_path: Path):
+    before = "- file: {path: /srv/b, state: directory}\n"
+    condition = "found.stdout == 'a'"
+    tasks = before + LOOK % "cat /etc/x" + USE % condition
+    assert f"Ansible asked {condition}" in show(write_role(tmp_path, {"tasks/main.yml": tasks}))
+    # A page that begins after all steps of the one before it reads what the task read.
+    packages = "- package: {name: web}\n"
+    after = packages + LOOK % "cat /etc/x" + USE % condition
+    page = show(write_role(tmp_path / "after", {"tasks/main.yml": after}))
+    assert 'cat_etc_x == "a" && (!file_srv_a' in page
+    other = packages + LOOK % "cat /etc/x" + packages.replace("web", "db") + USE % condition
+    page = show(write_role(tmp_path / "other", {"tasks/main.yml": other}))
+    assert f"Ansible asked {condition}" in page
+
+
+def test_lines_that_what_was_read_shows_to_be_needed_are_carried_over_only_if_it_is_missing(
+    tmp_path: Path,
+):
+    tasks = LOOK % "grep ^a /etc/x" + "- command: make\n  when: found.rc != 0\n"
+    job = write_role(tmp_path, {"tasks/main.yml": tasks})
+    assert str(job.outcomes[-1].kind) == "carried over"
+    assert job.drafts[0].steps[0][2]["when"] == 'grep_a_etc_x == ""'
+    job = write_role(tmp_path / "x", {"tasks/main.yml": tasks.replace("!=", "==")})
+    assert str(job.outcomes[-1].kind) == "blind"
+
+
 def test_condition_of_a_path_is_asked_for_on_the_next_page(tmp_path: Path):
     more = "- file: {path: '/srv/{{ item }}', state: directory}\n  loop: [%s]\n"
     text = LOOKS["tasks/main.yml"] + more % ", ".join(f"d{at}" for at in range(18))
