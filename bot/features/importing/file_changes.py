@@ -25,6 +25,7 @@ from connectors.visible_text import refuse_invisible
 
 _PATH = re.compile("(/[A-Za-z0-9_.:@+=,%\x01\x02-]+)+/?")
 _MOST_INPUT = 8000
+_TAB = "<TAB>"
 _MOST_TEXT = 4000
 
 
@@ -40,10 +41,7 @@ def carry_content(
     """Have a file with this content. keeps: unless there is one, whatever is in it."""
     refuse_odd_path(path, draft)
     protect(draft, path)
-    if len(content) > _MOST_INPUT:
-        raise Unclear(f"the content has more than {_MOST_INPUT:,} characters")
-    for line in show_marks(content).split("\n"):
-        refuse_odd_text(line)
+    write = _make_write(draft, path, content)
     refuse_link(draft, path)
     shown, word = draft.text(path), draft.word(path)
     if "\x01" in content:
@@ -51,7 +49,6 @@ def carry_content(
     else:
         name, is_there, after = _compare_digest(draft, path, content)
     draft.current.append(f"{shown} {{{is_there} ? 'is as requested' : 'has other content'}}")
-    write = {**run_as_root("/usr/bin/tee", "--", word), "stdin": draft.input(content)}
     draft.claim(path, "a file")
     first = len(draft.steps)
     for title, when, undo in (
@@ -76,6 +73,22 @@ def carry_content(
         )
     carry_trial(draft, first, find_trial(path))
     carry_attributes(draft, origin, path, attributes)
+
+
+def _make_write(draft: Draft, path: str, content: str) -> dict[str, object]:
+    """Return the command that writes a content. A plan has no sign that people cannot see, so each
+    tab is a word there, which sed replaces."""
+    shown = content.replace("\t", _TAB)
+    if len(shown) > _MOST_INPUT:
+        raise Unclear(f"the content has more than {_MOST_INPUT:,} characters")
+    for line in show_marks(shown).split("\n"):
+        refuse_odd_text(line)
+    if shown == content:
+        return {**run_as_root("/usr/bin/tee", "--", draft.word(path)), "stdin": draft.input(shown)}
+    if _TAB in content or "\x01" in content or find_trial(path):
+        raise Unclear("it has tabs, beside values of the request, or is tried before it is used")
+    words = ("-n", "-e", rf"s/{_TAB}/\t/g", "-e", f"w{draft.word(path)}")
+    return {**run_as_root("/usr/bin/sed", *words), "stdin": draft.input(shown)}
 
 
 def refuse_link(draft: Draft, path: str) -> None:

@@ -67,7 +67,7 @@ def _carry_line(
     protect(draft, path)
     if "\x01" in path + line + pattern + (place[1] if place else ""):
         raise Unclear("a value of the request is a part of the line")
-    refuse_odd_text(line)
+    _refuse_odd_line(line, create=create)
     pattern = read_pattern(pattern)
     if create and not draft.makes_file(path):
         carry_file(draft, origin, path, {})
@@ -117,6 +117,12 @@ def _carry_line(
         is_missing = _insert_line(draft, origin, path, name, line, is_missing, place)
     if wanted != "replaced":
         _add_line(draft, origin, path, name, line, is_missing, create=create)
+
+
+def _refuse_odd_line(line: str, *, create: bool) -> None:
+    refuse_odd_text(line.replace("\t", " "))
+    if create and "\t" in line:
+        raise Unclear("its line has a tab, and the file may be a new one")
 
 
 def _refuse_followers(draft: Draft, path: str, pattern: str, line: str = "") -> None:
@@ -266,5 +272,5 @@ def _sed(path: str, code: str) -> dict[str, Any]:
 
 
 def _escape_text(line: str) -> str:
-    """Return a line as the commands a and c of sed take it."""
-    return line.replace("\\", "\\\\")
+    """Return a line as the commands a and c of sed take it, with its tabs as signs."""
+    return line.replace("\\", "\\\\").replace("\t", r"\t")

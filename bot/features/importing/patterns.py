@@ -123,7 +123,7 @@ def _read_part(part: str, rest: str) -> str:
 
 def escape(text: str) -> str:
     """Return a pattern that matches a text alone."""
-    return re.sub(r"[][\\.^$*+?{}()|]", r"\\\g<0>", text)
+    return re.sub(r"[][\\.^$*+?{}()|]", r"\\\g<0>", text).replace("\t", r"\t")
 
 
 def escape_new(text: str) -> str:

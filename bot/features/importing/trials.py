@@ -46,7 +46,8 @@ def refuse_untried(draft: Draft, first: int) -> None:
 def _try_first(command: Mapping[str, Any], trial: Sequence[str]) -> Mapping[str, Any]:
     """Return a command that does the same to a copy of the file, and tries that."""
     program, *words = command.get("run", [""])
-    if program not in _KINDS:
+    # sed that writes what it reads is none that changes a file.
+    if program not in _KINDS or "-n" in words:
         return command
     code = load_code(_KINDS[program], TRIAL=" ".join(trial))
     edit = words[:-1] if program.endswith("sed") else []

@@ -164,6 +164,8 @@ REVERSIBLE = {
         "  loop: [a, b]",
         "conf",
     ),
+    "a line with tabs": ('lineinfile: {path: DIR/conf, line: "\\ta\\tb"}', "conf"),
+    "a new file with tabs": ('copy: {dest: DIR/new, content: "\\ta\\n"}', "new"),
     "two lines of a new file": (
         "lineinfile: {path: DIR/new, line: '{{ item }}', create: yes, mode: '0600'}\n"
         "  loop: [a, b]",
@@ -483,6 +485,36 @@ def test_file_that_a_program_does_not_accept_stays_as_it_was(tmp_path: Path, tas
     (step,) = make_plan(load(tmp_path, f"- {task[:-1]}, validate: grep -F none %s}}\n")).steps
     assert run(step.do).returncode == 1
     assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ('copy: {dest: /srv/a, content: "<TAB>\\t"}', "it has tabs, beside"),
+        ('copy: {dest: /srv/a, content: "{{ v }}\\t"}', "it has tabs, beside"),
+        ('copy: {dest: /etc/sudoers.d/a, content: "a\\tb\\n"}', "it has tabs, beside"),
+        ('copy: {dest: /srv/a, content: "a\\tb", validate: grep a %s}', "a step cannot"),
+        ('copy: {dest: /srv/a, content: "a\\vb"}', "invisible character U+000B"),
+        ('lineinfile: {path: /srv/a, line: "a\\tb", create: yes}', "its line has a tab"),
+    ],
+)
+def test_tabs_that_could_not_be_seen_or_tried_are_left_out(tmp_path: Path, task: str, said: str):
+    file = tmp_path / "tasks.yml"
+    file.write_text(f"- {task}\n")
+    (job,) = import_ansible(file, set())
+    assert said in job.outcomes[-1].note
+
+
+def test_tabs_of_a_plan_can_be_seen(tmp_path: Path):
+    tasks = (
+        'copy: {dest: DIR/new, content: "a\\tb\\n"}',
+        'lineinfile: {path: DIR/conf, line: "\\tc"}',
+    )
+    (tmp_path / "conf").write_text("a\n")
+    first, second = make_plan(load(tmp_path, "".join(f"- {one}\n" for one in tasks))).steps
+    assert "a<TAB>b" in str(first.do)
+    assert r"\tc" in str(second.do)
+    assert "\t" not in str(first.do) + str(second.do)
 
 
 @pytest.mark.parametrize(

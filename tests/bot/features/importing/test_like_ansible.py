@@ -123,6 +123,20 @@ TASKS = {
         "copy: {content: x, dest: DIR/tree/new, mode: '0750'}\n"
         "- file: {path: DIR/tree, state: directory, recurse: yes, mode: '0750', follow: no}"
     ),
+    "a line with tabs": 'lineinfile: {path: DIR/conf, line: "a\\t\\tb \\\\t c"}',
+    "a line that begins with a tab": (
+        'lineinfile: {path: DIR/conf, line: "\\ta\\t", insertafter: "^first"}'
+    ),
+    "a line with tabs before another": (
+        'lineinfile: {path: DIR/conf, line: "\\ta", insertbefore: "^first"}'
+    ),
+    "a line with tabs in place of another": (
+        'lineinfile: {path: DIR/conf, line: "\\tfirst\\t1", regexp: "^first"}'
+    ),
+    "a content with tabs": 'copy: {dest: DIR/new, content: "\\ta\\n\\n\\tb\\t\\\\t\\n"}',
+    "a content with tabs that has no last line end": (
+        'copy: {dest: DIR/conf, content: "a\\n\\tb", mode: "0600"}'
+    ),
     "an archive": (
         "unarchive: {src: DIR/a.tar, dest: DIR/tree, remote_src: yes, creates: DIR/tree/top}"
     ),
