@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 
-from bot.features.importing import file_changes, file_parts, packages
+from bot.features.importing import file_changes, file_parts, packages, python_packages
 from bot.features.importing.ansible_given import Given
 from bot.features.importing.drafts import Draft, Origin, Unclear, show_marks
 
@@ -192,11 +192,41 @@ def _carry_deb822(draft: Draft, origin: Origin, given: Given) -> None:
     file_changes.carry_content(draft, origin, path, "".join(lines), {"mode": mode})
 
 
+def _carry_pip(draft: Draft, origin: Origin, given: Given) -> None:
+    names, version = given.take_list("name"), given.take("version")
+    folder, program = given.take("virtualenv").rstrip("/"), given.take("executable")
+    command = given.take("virtualenv_command", default="virtualenv")
+    flags = given.take("extra_args").split()
+    flags += ["--break-system-packages"] if given.take_flag("break_system_packages") else []
+    given.refuse_unless("state", "present")
+    given.refuse_rest()
+    make = {"virtualenv": "virtualenv", "/usr/bin/virtualenv": "virtualenv"}.get(command, "")
+    make = "venv" if re.fullmatch("(/usr/bin/)?python3 -m venv", command) else make
+    if folder and not make:
+        raise Unclear(f"{show_marks(command)[:60]!r} makes its environment")
+    if not folder and (found := re.fullmatch("(/.+)/bin/pip3?", program)) and found[1] != "/usr":
+        folder, make, program = found[1], "", "pip3"
+    program = program.removeprefix("/usr/bin/") or "pip3"
+    if program not in ("pip", "pip3") or {*flags} - {"--break-system-packages", "--no-cache-dir"}:
+        raise Unclear("its program or its arguments are not read")
+    if not folder and given.facts["os_family"] != "Debian":
+        raise Unclear("a host with several Pythons has packages of each: name an environment")
+    if version and len(names) != 1:
+        raise Unclear("it has one version for several packages")
+    if not names or "\x01" in folder:
+        raise Unclear("it names no package, or its environment is a value of the request")
+    place = python_packages.Environment(folder, make, program, flags)
+    for name in names:
+        text = f"{name}=={version}" if version else name
+        python_packages.carry_package(draft, origin, text, place)
+
+
 PACKAGE_MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "apt": _make_package_carrier("apt-get"),
     "yum": _make_package_carrier("yum"),
     "dnf": _make_package_carrier("dnf"),
     "package": _carry_any_package,
     "apt_repository": _carry_repository,
+    "pip": _carry_pip,
     "deb822_repository": _carry_deb822,
 }
