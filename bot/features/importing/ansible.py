@@ -5,6 +5,7 @@ Format: https://docs.ansible.com/ansible/latest/reference_appendices/playbooks_k
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from bot.features.importing.ansible_tasks import (
     split_arguments,
     split_include,
 )
-from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
+from bot.features.importing.drafts import Kind, Origin, Unclear
 from bot.features.importing.pages import Imported, Pages
 from bot.features.importing.sources import (
     SourceError,
@@ -593,15 +594,7 @@ def _import_handler(play: Play, document: Document, path: KeyPath, raw: dict[str
             return
         if found is None:
             raise Unclear(f"the handler {name} is a block")
-        verb, service = found
-
-        def carry(draft: Draft) -> None:
-            nonlocal known, is_all
-            if len(play.pages.drafts) != page:
-                known, is_all = [], False
-            changes.carry_restart(draft, origin, verb, service, known, is_all=is_all)
-
-        play.pages.carry(origin, carry)
+        is_all = _carry_restart(play, origin, found, notified)
     except Unclear as unclear:
         ask(play, origin, str(unclear), f"what the handler {name} did")
         return
@@ -609,6 +602,32 @@ def _import_handler(play: Play, document: Document, path: KeyPath, raw: dict[str
     if not is_all:
         note += ", and the draft asks when those are whose condition is not known"
     play.pages.add_outcome(Kind.TYPED, origin, note)
+
+
+def _carry_restart(
+    play: Play, origin: Origin, found: tuple[str, str], notified: Sequence[tuple[int, str]]
+) -> bool:
+    """Restart a service at the end of each page whose steps ask for it. Raises Unclear.
+
+    found: the verb and the service. notified: the pages, from 1, and when their steps are needed.
+    Returns whether that is known of all.
+    """
+    conditions: dict[int, list[str]] = {}
+    for page, condition in notified:
+        conditions.setdefault(page, []).append(condition)
+    carry = partial(changes.carry_restart, origin=origin, verb=found[0], name=found[1])
+    left: list[int] = []
+    for page, whens in conditions.items():
+        known = [one for one in whens if one]
+        try:
+            action = partial(carry, conditions=known, is_all=known == whens)
+            play.pages.carry_on(page, action)
+        except Unclear:
+            left.append(page)
+    if left:
+        # Such as after a page that is full: the last one asks when it is needed.
+        play.pages.carry(origin, partial(carry, conditions=[], is_all=False))
+    return not left and all(condition for _, condition in notified)
 
 
 def _read_restart(play: Play, line: int, raw: Mapping[str, Any]) -> tuple[str, str] | None:

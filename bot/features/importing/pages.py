@@ -108,6 +108,21 @@ class Pages:
             self._open()
             self.carry(origin, action, is_package=is_package)
 
+    def carry_on(self, page: int, action: Callable[[Draft], object]) -> None:
+        """Carry a step over to the end of a page, by its number from 1.
+
+        Raises Unclear, and then leaves the page as it was.
+        """
+        draft = self.drafts[page - 1]
+        before = _copy_parts(draft)
+        try:
+            action(draft)
+            if len(draft.steps) > MOST_STEPS:
+                raise Unclear(f"it would be more than {MOST_STEPS} steps")
+        except Unclear:
+            vars(draft).update(before)
+            raise
+
     def ask(self, origin: Origin, reason: str, what: str) -> None:
         """Leave a step out, and ask in its place what does it."""
         self.carry(origin, lambda draft: shell_lines.ask_for_step(draft, origin, what))

@@ -460,6 +460,28 @@ def test_handler_asks_when_it_is_needed_if_that_is_not_known_of_a_task(tmp_path:
     assert "whether a task that notifies it was changed" in job.outcomes[-1].note
 
 
+def test_restart_is_on_each_page_whose_steps_ask_for_it(tmp_path: Path):
+    text = (
+        "- hosts: all\n  become: yes\n"
+        "  handlers: [{name: h, service: {name: sshd, state: restarted}}]\n"
+        "  tasks:\n"
+        "  - {lineinfile: {path: /etc/ssh/sshd_config, line: X11Forwarding no}, notify: h}\n"
+        "  - apt: {name: sudo}\n"
+        "  - {copy: {dest: /etc/default/ssh, content: a}, notify: h}\n"
+        "  - lineinfile: {path: /etc/hosts, line: 192.0.2.1 a}\n"
+    )
+    (job,) = import_ansible(Path(write(tmp_path, text, "site.yml")), set())
+    assert [str(one.kind) for one in job.outcomes] == ["carried over"] * 5
+    first, packages, last = job.drafts
+    for draft, count in ((first, 1), (last, 2)):
+        assert draft.list_questions() == []
+        restart = next(step for _, _, step in draft.steps if "restart" in str(step["do"]))
+        assert restart["do"]["run"] == ["/usr/bin/systemctl", "restart", "sshd.service"]
+        assert restart["when"].count("||") == count - 1
+        assert draft.probation["name"] == "access"
+    assert packages.probation == {}
+
+
 def test_handler_on_another_page_than_what_notifies_it_asks(tmp_path: Path):
     tasks = ", ".join(f"{{copy: {{dest: /etc/a{at}, content: c}}, notify: h}}" for at in range(10))
     play = (
