@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bot.features.importing import changes
@@ -27,7 +28,14 @@ from bot.features.importing.ansible_play import (
     name_item,
     note_use,
 )
-from bot.features.importing.ansible_playbooks import find_login, is_play, list_plays
+from bot.features.importing.ansible_playbooks import (
+    find_login,
+    find_role_file,
+    includes_itself,
+    is_play,
+    list_dependencies,
+    list_plays,
+)
 from bot.features.importing.ansible_steps import (
     FURTHER,
     UNKNOWN,
@@ -61,7 +69,6 @@ from bot.features.importing.variables import (
     find_role,
     join_variables,
     list_conditions,
-    list_role_folders,
     read_variables,
 )
 from runbooks._declared_yaml import Document, KeyPath
@@ -145,9 +152,12 @@ def _import_tasks(
     play.root = True
     reason = "the file does not say who runs its tasks: each step is root's"
     play.pages.leave_out(Origin(file, 1, "become"), reason, is_setting=True)
+    role = find_role(file)
+    if role and file.stem == "main":
+        _import_roles(play, Origin(file, 1, "dependencies"), list_dependencies(role))
     for at, each in enumerate(_list(file, document, (), tasks)):
         _import_task(play, document, (at,), each)
-    if find_role(file):
+    if role:
         play.roles.append(play)
     _import_role_handlers(play)
     _question_defaults(play)
@@ -204,7 +214,7 @@ def _fill_play(
             play.pages.leave_out(find_origin(name), shown, is_setting=True)
     for name in _LISTS:
         if name == "tasks":
-            _import_roles(play, find_origin("roles"), raw)
+            _import_roles(play, find_origin("roles"), raw.get("roles"))
         for at, each in enumerate(_list(file, document, (*path, name), raw.get(name))):
             _import_task(play, document, (*path, name, at), each)
     _import_role_handlers(play)
@@ -428,7 +438,7 @@ def _include_roles(
         name, part = (str(scope.evaluate(one)) for one in names)
         note_use(play, scope)
         wanted.append((values, name, part))
-    if not all(_find_role_file(play, name, part) for _, name, part in wanted):
+    if not all(find_role_file(play, name, part) for _, name, part in wanted):
         return False
     for values, name, part in wanted:
         _import_role(replace(play, items=values), origin, name, inner, part)
@@ -453,7 +463,7 @@ def _list_included(
         file = find_file(plain, module, folder, scope, place)
         if file is None:
             raise Unclear("it is not known which file it includes")
-        if _includes_itself(play, file):
+        if includes_itself(play, file):
             raise Unclear("it includes itself, as often as only a run knows")
         note_use(play, scope)
         document = read_yaml(file, read_bytes(file))
@@ -461,10 +471,6 @@ def _list_included(
             raise Unclear("it includes a file that is no list of tasks")
         found.append((values, file, document))
     return found
-
-
-def _includes_itself(play: Play, file: Path) -> bool:
-    return any(file.samefile(one) for one in (play.file, *play.around))
 
 
 def _import_inside(
@@ -483,16 +489,26 @@ def _import_inside(
     inside.pages.within.pop()
 
 
-def _import_roles(play: Play, origin: Origin, raw: Mapping[str, Any]) -> None:
-    """Import the roles of a play in their place, before its tasks."""
-    for each in as_list(raw.get("roles")):
+def _import_roles(
+    play: Play, origin: Origin, listed: object, around: Mapping[str, Any] = MappingProxyType({})
+) -> None:
+    """Import roles, each once as it is given: of a play before its tasks, or that one depends on.
+
+    around: what the role that depends on them has.
+    """
+    for each in as_list(listed):
         given = as_mapping(each)
-        name = str(given.get("role", given.get("name", each)))
+        name = str(given.get("role", given.get("name", given.get("src", each))))
         own = {key: given[key] for key in given.keys() & _OF_ROLE - {"name"}}
-        more = {key: given[key] for key in given.keys() - _OF_ROLE - {"role"}}
+        more = {key: given[key] for key in given.keys() - _OF_ROLE - {"role", "src", "version"}}
         # Keys that no role has are variables.
         own["vars"] = {**more, **as_mapping(own.get("vars"))}
-        if more.keys() & KEYWORDS or not _import_role(play, origin, name, own):
+        found = find_role_file(play, name, "main")
+        shown = (found[0] if found else None, repr(sorted(own.items())))
+        if found and shown in play.listed:
+            continue
+        play.listed.append(shown)
+        if more.keys() & KEYWORDS or not _import_role(play, origin, name, _inherit(around, own)):
             reason = (
                 f"the role {name} is not beside it: import its tasks/main.yml too, before this"
             )
@@ -503,12 +519,16 @@ def _import_role(
     play: Play, origin: Origin, name: str, raw: Mapping[str, Any], part: str = "main"
 ) -> bool:
     """Import the tasks of a role that is beside the file; return whether there is one."""
-    found = _find_role_file(play, name, part)
+    found = find_role_file(play, name, part)
     if not found:
         return False
     file, document = found
+    role = find_role(file)
+    if role and part == "main" and len(play.around) < MOST_NESTED:
+        nested = replace(play, around=(*play.around, file))
+        _import_roles(nested, origin, list_dependencies(role), raw)
     given, own = play.variables, read_variables(file, {}, document.data, play.facts, play.values)
-    variables = join_variables(given, own, find_role(file))
+    variables = join_variables(given, own, role)
     play.defaults |= variables.defaults
     play.used |= variables.used
     play.assumed |= variables.assumed
@@ -517,27 +537,6 @@ def _import_role(
     _import_inside(inside, origin, raw, document)
     play.pages.leave_out(origin, f"its tasks are here: the role {name}", is_setting=True)
     return True
-
-
-def _find_role_file(play: Play, name: str, part: str) -> tuple[Path, Document] | None:
-    """Return the file with the tasks of a role that is beside a file; None if there is none."""
-    place = find_role(play.file) or play.file.absolute().parent / "x"
-    folders = (place.parent, place.parent / "roles", *list_role_folders(play.file))
-    names = (f"{part}.yml", f"{part}.yaml", part)
-    files = [
-        each / name / "tasks" / one
-        for each in folders
-        for one in names
-        if is_file_within(each / name / "tasks" / one, each)
-    ]
-    is_odd = not files or len(play.around) >= MOST_NESTED or "{{" in name + part
-    if is_odd or _includes_itself(play, files[0]):
-        return None
-    try:
-        document = read_yaml(files[0], read_bytes(files[0]))
-    except SourceError:
-        return None
-    return (files[0], document) if is_list_of_mappings(document.data) else None
 
 
 def _import_role_handlers(play: Play) -> None:

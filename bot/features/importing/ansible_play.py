@@ -92,6 +92,8 @@ class Play:
     """The lines of tasks that run where Ansible runs."""
     roles: "list[Play]" = field(default_factory=list["Play"])
     """The roles whose tasks were imported, and whose handlers are at the end."""
+    listed: list[tuple[Path | None, str]] = field(default_factory=list[tuple[Path | None, str]])
+    """The roles that the play names, or that one depends on, with what is given to them."""
     around: tuple[Path, ...] = ()
     """The files that include this one, the outermost first."""
     included: list[Path] = field(default_factory=list[Path])

@@ -7,6 +7,7 @@ from typing import Any
 
 from bot.features.importing.ansible_play import MOST_NESTED, Play
 from bot.features.importing.sources import (
+    SourceError,
     as_list,
     as_mapping,
     is_file_within,
@@ -15,7 +16,7 @@ from bot.features.importing.sources import (
     read_bytes,
     read_yaml,
 )
-from bot.features.importing.variables import read_setting
+from bot.features.importing.variables import find_role, list_role_folders, read_setting
 from runbooks._declared_yaml import Document, KeyPath
 
 _OF_PLAYBOOK = frozenset({"name", "tags", "vars"})
@@ -87,3 +88,41 @@ def find_login(play: Play, raw: Mapping[str, Any]) -> tuple[str, bool | None]:
 def _is_local(raw: Mapping[str, Any]) -> bool:
     """Return whether a play is for the machine where Ansible runs."""
     return raw.get("connection") == "local" or str(raw.get("hosts")) in ("localhost", "127.0.0.1")
+
+
+def includes_itself(play: Play, file: Path) -> bool:
+    return any(file.samefile(one) for one in (play.file, *play.around))
+
+
+def find_role_file(play: Play, name: str, part: str) -> tuple[Path, Document] | None:
+    """Return the file with the tasks of a role that is beside a file; None if there is none."""
+    place = find_role(play.file) or play.file.absolute().parent / "x"
+    folders = (place.parent, place.parent / "roles", *list_role_folders(play.file))
+    names = (f"{part}.yml", f"{part}.yaml", part)
+    files = [
+        each / name / "tasks" / one
+        for each in folders
+        for one in names
+        if is_file_within(each / name / "tasks" / one, each)
+    ]
+    is_odd = not files or len(play.around) >= MOST_NESTED or "{{" in name + part
+    if is_odd or includes_itself(play, files[0]):
+        return None
+    try:
+        document = read_yaml(files[0], read_bytes(files[0]))
+    except SourceError:
+        return None
+    return (files[0], document) if is_list_of_mappings(document.data) else None
+
+
+def list_dependencies(role: Path) -> list[Any]:
+    """Return the roles that a role depends on, as its meta/main.yml has them."""
+    for name in ("main.yml", "main.yaml"):
+        file = role / "meta" / name
+        if is_file_within(file, role):
+            try:
+                found = read_yaml(file, read_bytes(file)).data
+            except SourceError:
+                return []
+            return as_list(as_mapping(found).get("dependencies"))
+    return []

@@ -306,3 +306,33 @@ def test_what_a_play_asks_for_is_a_field_but_no_secret(tmp_path: Path):
     assert "Ansible asked user_name == 'ann'" in page
     secrets = [one.line for one in job.outcomes if "has no place in a request" in one.note]
     assert secrets == [10, 11]
+
+
+DEPENDENCIES = {
+    "roles/web/meta/main.yml": "dependencies:\n  - base\n"
+    "  - {role: store, level: high, when: wanted is defined}\n"
+    "  - {src: of.others, version: '1'}\n",
+    "roles/web/tasks/main.yml": "- file: {path: /srv/web, state: touch}\n",
+    "roles/base/tasks/main.yml": "- file: {path: /srv/base, state: touch}\n",
+    "roles/base/meta/main.yml": "dependencies: [web, deep]\n",
+    "roles/deep/tasks/main.yml": "- file: {path: /srv/deep, state: touch}\n",
+    "roles/store/tasks/main.yml": "- file: {path: '/srv/{{ level }}', state: touch}\n",
+    "roles/store/defaults/main.yml": "level: low\n",
+}
+
+
+@pytest.mark.parametrize("named", ["web", "web, base, web", "web, {role: base, tags: x}"])
+def test_roles_that_a_role_depends_on_are_before_it_once(tmp_path: Path, named: str):
+    file = write_play(tmp_path, f"  become: yes\n  roles: [{named}]\n", DEPENDENCIES)
+    (job,) = import_ansible(file, set())
+    created = [
+        step["title"].removeprefix("Create the file /srv/")
+        for draft in job.drafts
+        for _, _, step in draft.steps
+    ]
+    assert created == ["deep", "base", "high", "web", *(["base"] if "tags" in named else [])]
+    assert show(job).count("Ansible asked wanted is defined") == 1
+    notes = " ".join(one.note for one in job.outcomes)
+    assert "the role of.others is not beside it" in notes
+    (alone,) = import_ansible(tmp_path / "roles" / "web" / "tasks" / "main.yml", set())
+    assert "Create the file /srv/deep" in show(alone)
