@@ -170,13 +170,14 @@ def _carry_module(draft: Draft, origin: Origin, given: Given) -> None:
 
 def _carry_file(draft: Draft, origin: Origin, given: Given) -> None:
     path = given.take("path", "dest", "name").rstrip("/") or "/"
-    state = given.take("state", default="file")
+    is_tree = given.take_flag("recurse")
+    state = given.take("state", default="directory" if is_tree else "file")
     target, attributes = given.take("src"), given.take_attributes()
     if state == "link":
         given.take("force")
     for name in ("access_time", "modification_time") if state == "touch" else ():
         given.refuse_unless(name, "preserve")
-    if given.take_flag("recurse"):
+    if is_tree:
         follows = given.take_flag("follow", default=True)
         given.refuse_rest()
         if state != "directory":
@@ -236,14 +237,14 @@ def _carry_block(draft: Draft, origin: Origin, given: Given) -> None:
     ]
     present, create = given.take_presence(), given.take_flag("create")
     attributes = given.take_attributes()
-    given.refuse_unless("insertafter", "EOF")
+    place = _take_place(given)
     given.refuse_rest()
     if not present or not block:
         raise Unclear("it removes a block, whatever is in it")
     if marks[0] == marks[1] or "\n" in marker:
         raise Unclear("its markers are not two lines")
     lines = [marks[0], *block.removesuffix("\n").split("\n"), marks[1]]
-    file_parts.carry_block(draft, origin, path, lines, attributes, create=create)
+    file_parts.carry_block(draft, origin, path, lines, attributes, create=create, place=place)
 
 
 def _carry_cron(draft: Draft, origin: Origin, given: Given) -> None:

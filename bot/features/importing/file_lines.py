@@ -71,7 +71,7 @@ def _carry_line(
     pattern = read_pattern(pattern)
     if create and not draft.makes_file(path):
         carry_file(draft, origin, path, {})
-    name = draft.add_reading(f"lines_{path}", _read_lines(path, may_miss=create or not present))
+    name = draft.add_reading(f"lines_{path}", read_lines(path, may_miss=create or not present))
     draft.claim(f"the content of {path}", "other lines")
     whole = f"the line {line} of {path}"
     _refuse_followers(draft, path, pattern, line)
@@ -105,7 +105,7 @@ def _carry_line(
             {
                 "title": f"Replace a line of {path} by: {shown}",
                 "when": is_other,
-                "do": _sed(path, f"/{delimit(pattern)}/c\\{_escape_text(line)}"),
+                "do": _sed(path, f"/{delimit(pattern)}/c\\{escape_text(line)}"),
                 "no_undo": f"put the line back by hand: {{{found}[0].line}}",
                 "before": f"{{{found}[0].line}}",
                 "after": shown,
@@ -149,28 +149,14 @@ def _insert_line(
     place: tuple[str, str],
 ) -> str:
     """Add a line after or before the one that matches; return when it is to be at the end."""
-    where, pattern = place
-    _refuse_followers(draft, path, pattern, line)
-    if pattern:
-        pattern = read_pattern(pattern)
-        matches = f"{name}.filter(row, row.line.matches({draft.expression(pattern)}))"
-        found = draft.add_state(f"place_{path}", matches)
-        because = (
-            f"{{{found}.size()}} lines of {path} match {draft.text(pattern)}, and the new line is "
-            f"to be {where} one: leave one of them, or add the line by hand"
-        )
-        draft.refuse.append({"when": f"{is_missing} && {found}.size() > 1", "because": because})
-        is_there, address = f"{found}.size() == 1", f"/{delimit(pattern)}/"
-        title = f"Add a line to {path} {where} {{{found}[0].line}}: "
-    else:
-        is_there, address = f"{name}.size() > 0", "1"
-        title = f"Add a line to {path} as the first one: "
+    _refuse_followers(draft, path, place[1], line)
+    is_there, address, where = find_place(draft, path, name, is_missing, place)
     shown = draft.text(line)[:200]
-    code = f"{address}{'a' if where == 'after' else 'i'}\\{_escape_text(line)}"
+    code = f"{address}{'a' if place[0] == 'after' else 'i'}\\{escape_text(line)}"
     draft.add_step(
         origin,
         {
-            "title": f"{title}{shown}",
+            "title": f"Add a line to {path} {where}: {shown}",
             "when": f"{is_missing} && {is_there}",
             "do": _sed(path, code),
             "undo": _sed(path, f"/^{delimit(escape(line))}$/d"),
@@ -179,6 +165,33 @@ def _insert_line(
         },
     )
     return f"{is_missing} && !({is_there})"
+
+
+def find_place(
+    draft: Draft, path: str, name: str, is_missing: str, place: tuple[str, str]
+) -> tuple[str, str, str]:
+    """Return when a file has the one line after or before which others are added, its address for
+    sed, and where that is, in words. Where several match, the request is refused.
+
+    name: the reading of the lines of the file. place: after or before, and the pattern; "" is the
+    first line.
+    """
+    where, pattern = place
+    if not pattern:
+        return f"{name}.size() > 0", "1", "as the first one"
+    pattern = read_pattern(pattern)
+    matches = f"{name}.filter(row, row.line.matches({draft.expression(pattern)}))"
+    found = draft.add_state(f"place_{path}", matches)
+    because = (
+        f"{{{found}.size()}} lines of {path} match {draft.text(pattern)}, and the new line is "
+        f"to be {where} one: leave one of them, or add the line by hand"
+    )
+    draft.refuse.append({"when": f"{is_missing} && {found}.size() > 1", "because": because})
+    return (
+        f"{found}.size() == 1",
+        f"/{delimit(pattern)}/",
+        f"{where} {{{found}[0].line}}",
+    )
 
 
 def carry_replacement(draft: Draft, origin: Origin, path: str, pattern: str, new: str) -> None:
@@ -224,7 +237,7 @@ def _add_line(
     create: bool,
 ) -> None:
     shown = draft.text(line)[:200]
-    last = ("a line", _sed(path, f"$a\\{_escape_text(line)}"), f"{name}.size() > 0")
+    last = ("a line", _sed(path, f"$a\\{escape_text(line)}"), f"{name}.size() > 0")
     # sed has no last line of an empty file after which it could add one.
     tee = {**run_as_root("/usr/bin/tee", "-a", "--", path), "stdin": f"{draft.word(line)}\n"}
     first = ("a first line", tee, f"{name}.size() == 0")
@@ -262,7 +275,7 @@ def _carry_no_line(draft: Draft, origin: Origin, path: str, name: str, pattern: 
     )
 
 
-def _read_lines(path: str, *, may_miss: bool) -> dict[str, Any]:
+def read_lines(path: str, *, may_miss: bool) -> dict[str, Any]:
     reading = {"file": path, "root": True, "as": "lines", "pattern": "(?P<line>.*)"}
     return {**reading, "statuses": [0, 1]} if may_miss else reading
 
@@ -271,6 +284,6 @@ def _sed(path: str, code: str) -> dict[str, Any]:
     return run_as_root("/usr/bin/sed", "--follow-symlinks", "-E", "-i", "-e", code, path)
 
 
-def _escape_text(line: str) -> str:
+def escape_text(line: str) -> str:
     """Return a line as the commands a and c of sed take it, with its tabs as signs."""
     return line.replace("\\", "\\\\").replace("\t", r"\t")

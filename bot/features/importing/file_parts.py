@@ -17,6 +17,7 @@ from bot.features.importing.file_changes import (
     refuse_odd_path,
     refuse_odd_text,
 )
+from bot.features.importing.file_lines import escape_text, find_place, read_lines
 from bot.features.importing.patterns import delimit, escape
 from bot.features.importing.trials import carry_trial
 
@@ -34,10 +35,12 @@ def carry_block(
     attributes: Mapping[str, str],
     *,
     create: bool,
+    place: tuple[str, str] | None = None,
 ) -> None:
     """Have a file contain a block at its end, or in place of one between the same markers.
 
-    lines: those of the block, of which the first and the last are the markers.
+    lines: those of the block, of which the first and the last are the markers. place: after or
+    before which line a new one is, by its pattern; "" is the first one.
     """
     _refuse_odd_part(draft, path, lines)
     before = len(draft.steps)
@@ -61,7 +64,10 @@ def carry_block(
     draft.claim_once(f"the block of {path} after {first}", f"one with the SHA-256 {digest}")
     if not create:
         draft.refuse.append({"when": f'{is_there} == ""', "because": f"{shown} is missing"})
-    _add_part(draft, origin, path, text, (f'{marks} == ""', is_there), pair, is_made=create)
+    is_missing = f'{marks} == ""'
+    if place:
+        is_missing = _insert_block(draft, origin, path, lines, is_missing, place, pair)
+    _add_part(draft, origin, path, text, (is_missing, is_there), pair, is_made=create)
     draft.add_step(
         origin,
         {
@@ -78,6 +84,44 @@ def carry_block(
     )
     carry_trial(draft, before, find_trial(path))
     carry_attributes(draft, origin, path, attributes)
+
+
+def _insert_block(
+    draft: Draft,
+    origin: Origin,
+    path: str,
+    lines: list[str],
+    is_missing: str,
+    place: tuple[str, str],
+    pair: str,
+) -> str:
+    """Add a block after or before the line that matches; return when it is to be at the end."""
+    # One of these is its own.
+    if sum(thing == f"the content of {path}" for thing, _, _ in draft.claims) > 1:
+        raise Unclear("it goes by a line of the file, which a step before it changes")
+    name = draft.add_reading(f"lines_{path}", read_lines(path, may_miss=True))
+    is_there, address, where = find_place(draft, path, name, is_missing, place)
+    text = "".join(f"{line}\n" for line in lines)
+    if place[0] == "after":
+        words, stdin = ["-e", f"{address}r /dev/stdin"], {"stdin": draft.input(text)}
+    elif all(lines):
+        words, stdin = list[str](), {}
+        for line in lines:
+            words += ["-e", f"{address}i\\{escape_text(line)}"]
+    else:
+        raise Unclear("it has empty lines, and is to be before another one")
+    draft.add_step(
+        origin,
+        {
+            "title": f"Add lines to {path} {where}",
+            "when": f"{is_missing} && {is_there}",
+            "do": {**run_as_root(_SED, "--follow-symlinks", "-i", *words, path), **stdin},
+            "undo": run_as_root(_SED, "--follow-symlinks", "-i", "-e", pair, path),
+            "before": "no such lines",
+            "after": draft.text(" | ".join(lines))[:200],
+        },
+    )
+    return f"{is_missing} && !({is_there})"
 
 
 def carry_job(

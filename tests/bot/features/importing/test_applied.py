@@ -164,6 +164,14 @@ REVERSIBLE = {
         "  loop: [a, b]",
         "conf",
     ),
+    "a block after a line": (
+        "blockinfile: {path: DIR/conf, block: one, insertafter: '^first'}",
+        "conf",
+    ),
+    "a block before a line": (
+        "blockinfile: {path: DIR/conf, block: one, insertbefore: '^last'}",
+        "conf",
+    ),
     "a line with tabs": ('lineinfile: {path: DIR/conf, line: "\\ta\\tb"}', "conf"),
     "a new file with tabs": ('copy: {dest: DIR/new, content: "\\ta\\n"}', "new"),
     "two lines of a new file": (
@@ -356,6 +364,31 @@ def test_what_is_to_be_there_once_is_not_added_twice(tmp_path: Path, task: str):
     kinds = [str(one.kind) for one in job.outcomes if not one.is_setting]
     assert kinds == ["carried over", "left out"]
     assert "a step before it does the same" in job.outcomes[-1].note
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ("block: x, insertafter: '^new'", "which a step before it changes"),
+        ('block: "x\\n\\ny", insertbefore: "^a"', "which a step before it changes"),
+        ("block: x, insertafter: a, insertbefore: b", "two places"),
+    ],
+)
+def test_block_at_a_place_that_another_step_changes_is_left_out(
+    tmp_path: Path, more: str, said: str
+):
+    file = tmp_path / "tasks.yml"
+    line = "- lineinfile: {path: /srv/a, line: new}\n"
+    file.write_text(f"{line}- blockinfile: {{path: /srv/a, {more}}}\n")
+    (job,) = import_ansible(file, set())
+    assert said in job.outcomes[-1].note
+
+
+def test_block_with_empty_lines_is_not_put_before_another_line(tmp_path: Path):
+    file = tmp_path / "tasks.yml"
+    file.write_text('- blockinfile: {path: /srv/a, block: "x\\n\\ny", insertbefore: "^a"}\n')
+    (job,) = import_ansible(file, set())
+    assert "it has empty lines" in job.outcomes[-1].note
 
 
 def test_blocks_between_the_same_markers_are_asked_about(tmp_path: Path):

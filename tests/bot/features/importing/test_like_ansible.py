@@ -78,6 +78,26 @@ TASKS = {
         "blockinfile: {path: DIR/conf, block: one, marker: '; {mark} x', marker_begin: '<', "
         "marker_end: '>'}"
     ),
+    "a block after a line": (
+        'blockinfile: {path: DIR/conf, block: "one\\n\\n $two\\n", insertafter: "^first"}'
+    ),
+    "a block before a line": (
+        'blockinfile: {path: DIR/conf, block: "  one\\n\\\\two", insertbefore: "^Match "}'
+    ),
+    "a block before the first line": (
+        "blockinfile: {path: DIR/conf, block: one, insertbefore: BOF}"
+    ),
+    "a block after the last line": (
+        "blockinfile: {path: DIR/conf, block: one, insertafter: '^end$'}"
+    ),
+    "a block after none": "blockinfile: {path: DIR/conf, block: one, insertafter: '^none'}",
+    "a block before none": "blockinfile: {path: DIR/conf, block: one, insertbefore: '^none'}",
+    "a block before the first line of a new file": (
+        "blockinfile: {path: DIR/new, block: one, insertbefore: BOF, create: yes}"
+    ),
+    "a mode of all in a directory, without its state": (
+        "file: {path: DIR/tree, recurse: yes, mode: '0750'}"
+    ),
     "a block of a new file": (
         "blockinfile: {path: DIR/new, block: one, create: yes, mode: '0600'}"
     ),
@@ -182,6 +202,9 @@ PACKED = [
 # Which line, or whether, is nothing that a step could know.
 REFUSED = {
     "a line after one of several": "lineinfile: {path: DIR/conf, line: x, insertafter: '^last'}",
+    "a block after one of several": (
+        "blockinfile: {path: DIR/conf, block: x, insertafter: '^last'}"
+    ),
     "a copy of no file": "copy: {src: DIR/none, dest: DIR/new, remote_src: yes}",
 }
 

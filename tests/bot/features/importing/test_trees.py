@@ -55,7 +55,7 @@ def test_directory_on_which_access_depends_is_left_alone(tmp_path: Path, path: s
 @pytest.mark.parametrize(
     ("task", "said"),
     [
-        ("file: {path: /srv/a, recurse: yes, mode: '0755'}", "may be no directory"),
+        ("file: {path: /srv/a, state: file, recurse: yes, mode: '0755'}", "may be no directory"),
         ("file: {path: /srv/a, state: directory, recurse: yes, mode: 'o=,u=rwX'}", "is not read"),
         ("file: {path: /srv/a, state: directory, recurse: yes, mode: 'u+x,g+X'}", "is not read"),
         ("file: {path: /srv/a, state: directory, recurse: yes, owner: 'a b'}", "is not read"),
