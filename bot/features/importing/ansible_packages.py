@@ -192,6 +192,14 @@ def _carry_deb822(draft: Draft, origin: Origin, given: Given) -> None:
     file_changes.carry_content(draft, origin, path, "".join(lines), {"mode": mode})
 
 
+def _carry_selection(draft: Draft, origin: Origin, given: Given) -> None:
+    name, selection = given.take("name"), given.take("selection")
+    given.refuse_rest()
+    if selection not in ("hold", "install"):
+        raise Unclear("dpkg would remove the package by it at another time")
+    packages.carry_hold(draft, origin, name, held=selection == "hold")
+
+
 def _carry_pip(draft: Draft, origin: Origin, given: Given) -> None:
     names, version = given.take_list("name"), given.take("version")
     folder, program = given.take("virtualenv").rstrip("/"), given.take("executable")
@@ -221,6 +229,41 @@ def _carry_pip(draft: Draft, origin: Origin, given: Given) -> None:
         python_packages.carry_package(draft, origin, text, place)
 
 
+# Of yum_repository, as lib/ansible/modules/yum_repository.py writes them. None is a secret.
+_YUM_TEXTS = ("cost", "metadata_expire", "metalink", "mirrorlist", "priority", "proxy", "retries",
+              "sslcacert", "sslclientcert", "sslclientkey", "timeout")  # fmt: skip
+_YUM_FLAGS = ("countme", "enabled", "enablegroups", "gpgcheck", "module_hotfixes",
+              "repo_gpgcheck", "skip_if_unavailable", "sslverify")  # fmt: skip
+_YUM_LISTS = {"baseurl": "\n\t", "gpgkey": "\n\t", "exclude": " ", "includepkgs": " "}
+
+
+def _carry_yum_repository(draft: Draft, origin: Origin, given: Given) -> None:
+    section, text, present = given.take("name"), given.take("description"), given.take_presence()
+    path = f"/etc/yum.repos.d/{given.take('file') or section}.repo"
+    attributes = given.take_attributes()
+    fields = {one: given.take(one) for one in _YUM_TEXTS if given.has(one)}
+    fields |= {one: str(int(given.take_flag(one))) for one in _YUM_FLAGS if given.has(one)}
+    fields |= {one: _YUM_LISTS[one].join(given.take_list(one)) for one in _YUM_LISTS
+               if given.has(one)}  # fmt: skip
+    given.refuse_rest()
+    fields["name"] = text
+    if not present or not text or not re.fullmatch("[A-Za-z0-9_.:-]+", section):
+        raise Unclear("it is no source with a plain name that is to be there")
+    if any("\n" in fields[one] for one in fields.keys() - _YUM_LISTS.keys()):
+        raise Unclear("one of its fields has several lines")
+    lines = [f"{one} = {fields[one]}\n" for one in sorted(fields)]
+    # What other sections there are would be lost.
+    run = ["/usr/bin/grep", "-o", "^\\[.*\\]", "--", path]
+    reading = {"run": run, "root": True, "statuses": [0, 1, 2], "as": "lines"}
+    found = draft.add_reading(f"sections_{path}", {**reading, "pattern": "(?P<line>.*)"})
+    because = f"{path} has other sources too: remove them, or write it by hand"
+    other = f'{found}.exists(row, row.line != "[{section}]")'
+    draft.refuse.append({"when": other, "because": because})
+    content = "".join((f"[{section}]\n", *lines, "\n"))
+    file_changes.carry_content(draft, origin, path, content, attributes)
+    given.notes.append("the file has to be as Ansible writes it, and not only to mean the same")
+
+
 PACKAGE_MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "apt": _make_package_carrier("apt-get"),
     "yum": _make_package_carrier("yum"),
@@ -228,5 +271,7 @@ PACKAGE_MODULES: Mapping[str, Callable[[Draft, Origin, Given], None]] = {
     "package": _carry_any_package,
     "apt_repository": _carry_repository,
     "pip": _carry_pip,
+    "dpkg_selections": _carry_selection,
+    "yum_repository": _carry_yum_repository,
     "deb822_repository": _carry_deb822,
 }

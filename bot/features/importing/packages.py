@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from bot.features.importing.drafts import Draft, NextPage, Origin, Unclear, run_as_root
+from bot.features.importing.switches import add_switch
 
 # apt-get install NAME- removes that package.
 _PACKAGE = re.compile("[A-Za-z0-9]([A-Za-z0-9.+:_-]{0,99}[A-Za-z0-9.+:_])?")
@@ -120,6 +121,27 @@ def _carry_version(draft: Draft, origin: Origin, pair: str, options: Sequence[st
         (name, draft.word(pair), draft.text(version)),
         (f"!{is_there}", f"{is_there} && {is_other}", found),
         options,
+    )
+
+
+def carry_hold(draft: Draft, origin: Origin, name: str, *, held: bool) -> None:
+    """Have apt-get leave a package of Debian as it is, or not."""
+    draft.check_value(name, _PACKAGE.pattern, "the name of one package")
+    word, shown = draft.word(name), draft.text(name)
+    reading = {"run": ["dpkg-query", "-W", "-f=${db:Status-Want}", word], "statuses": [0, 1]}
+    found = draft.add_reading(f"wanted_{name}", {**reading, "as": "text"})
+    draft.current.append(f"{shown} is {{{found} == 'hold' ? 'held' : 'not held'}}")
+    because = f"{shown} is not installed, so it cannot be held or upgraded"
+    draft.refuse.append({"when": f'!({found} in ["hold", "install"])', "because": because})
+    hold, unhold = (run_as_root("/usr/bin/apt-mark", verb, word) for verb in ("hold", "unhold"))
+    add_switch(
+        draft,
+        origin,
+        f"package {name}",
+        f'{found} == "hold"',
+        (hold, unhold),
+        wanted=held,
+        words=("Hold", "Release", "held", "not held"),
     )
 
 

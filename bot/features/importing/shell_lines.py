@@ -396,6 +396,20 @@ def _understand_setsebool(rest: Sequence[str]) -> list[Meaning] | None:
     ]
 
 
+def _understand_mark(rest: Sequence[str]) -> list[Meaning] | None:
+    if len(rest) < 2 or rest[0] not in ("hold", "unhold") or any(word[:1] == "-" for word in rest):
+        return None
+    held = rest[0] == "hold"
+    return [
+        Meaning(
+            lambda draft, origin, each=each: packages.carry_hold(draft, origin, each, held=held),
+            # A package of a step before it is not installed yet when the page is read.
+            is_package=False,
+        )
+        for each in rest[1:]
+    ]
+
+
 def _understand_chsh(rest: Sequence[str]) -> list[Meaning] | None:
     if len(rest) != 3 or rest[0] not in ("-s", "--shell"):
         return None
@@ -459,6 +473,7 @@ _PROGRAMS: dict[str, Callable[[Sequence[str]], list[Meaning] | None]] = {
     "groupadd": _understand_account("group", present=True),
     "usermod": _understand_usermod,
     "chsh": _understand_chsh,
+    "apt-mark": _understand_mark,
     "setsebool": _understand_setsebool,
     "mount": _understand_mount,
     "hostnamectl": _understand_named("set-hostname", changes.carry_hostname),

@@ -295,6 +295,49 @@ _PYTHON = "/usr/bin/python3"
 _HAS_APT = not subprocess.run([_PYTHON, "-c", "import apt"], check=False).returncode
 
 
+def run_ansible(host: _Host, task: str, python: str) -> None:
+    play = host.place / "site.yml"
+    play.write_text(f"- hosts: all\n  tasks:\n    - {task}\n")
+    program = Path(sys.executable).parent / "ansible-playbook"
+    words = ["-i", "localhost,", "-c", "local", "-e", f"ansible_python_interpreter={python}"]
+    setting = ["env", f"HOME={host.place}", "LC_ALL=C.UTF-8"]
+    answer = host.inside(*setting, str(program), *words, str(play))
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+YUM = {
+    "plain": "name: epel, description: EPEL, baseurl: 'https://x/y', gpgcheck: yes, enabled: no",
+    "lists": (
+        "name: app-1, file: app, description: 'The App', mode: '0600', "
+        "baseurl: ['https://x/a', 'https://x/b'], gpgkey: 'file:///etc/pki/x,file:///etc/pki/y', "
+        "exclude: [a, b*], sslverify: yes, priority: 5, metadata_expire: 1h"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", YUM)
+def test_source_of_packages_of_red_hat_is_as_ansible_writes_it(host: _Host, name: str):
+    folder, task = host.place / "etc/yum.repos.d", f"yum_repository: {{{YUM[name]}}}"
+    folder.mkdir()
+
+    def look() -> list[tuple[str, str, int]]:
+        return [(one.name, one.read_text(), one.stat().st_mode) for one in folder.iterdir()]
+
+    run_ansible(host, task, sys.executable)
+    written = look()
+    (change,) = import_tasks(host.place, task)
+    assert not host.plan(change).steps
+    next(folder.iterdir()).unlink()
+    plan = host.plan(change)
+    host.apply(plan)
+    assert look() == written
+    host.undo(plan)
+    assert look() == []
+    (folder / written[0][0]).write_text("[other]\nname = x\n")
+    with pytest.raises(Refused, match="has other sources too"):
+        host.plan(change)
+
+
 @pytest.mark.skipif(not _HAS_APT, reason="Ansible needs the package python3-apt")
 @pytest.mark.parametrize(
     "task",
@@ -320,20 +363,7 @@ def test_packages_become_what_ansible_makes_of_them(
         host.add("tool", "1:1.0-1")
         host.inside("apt-get", "update")
         if is_ansible:
-            play = place / "site.yml"
-            play.write_text(f"- hosts: all\n  tasks:\n    - {task}\n")
-            program = Path(sys.executable).parent / "ansible-playbook"
-            words = [
-                "-i",
-                "localhost,",
-                "-c",
-                "local",
-                "-e",
-                f"ansible_python_interpreter={_PYTHON}",
-            ]
-            setting = ["env", f"HOME={place}", "LC_ALL=C.UTF-8"]
-            answer = host.inside(*setting, str(program), *words, str(play))
-            assert answer.returncode == 0, answer.stdout + answer.stderr
+            run_ansible(host, task, _PYTHON)
         else:
             for change in import_tasks(place, task):
                 host.apply(host.plan(change))
@@ -341,6 +371,23 @@ def test_packages_become_what_ansible_makes_of_them(
         found.append((host.list_packages(), (place / "etc" / "app.conf").read_text()))
         host.close()
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "text", ["dpkg_selections: {name: app, selection: hold}", "apt-mark hold app"]
+)
+def test_package_is_held_and_released_by_the_undo(host: _Host, tmp_path: Path, text: str):
+    importer = import_tasks if text.startswith("dpkg_") else import_line
+    (change,) = importer(tmp_path, text)
+    with pytest.raises(Refused, match="app is not installed, so it cannot be held"):
+        host.plan(change)
+    host.inside("apt-get", "-y", "install", "app")
+    plan = host.plan(change)
+    host.apply(plan)
+    assert host.inside("apt-mark", "showhold").stdout == "app\n"
+    assert not host.plan(change).steps
+    host.undo(plan)
+    assert host.inside("apt-mark", "showhold").stdout == ""
 
 
 @pytest.mark.parametrize("text", ["apt: {upgrade: dist}", "apt-get -y upgrade", "apt upgrade -y"])
