@@ -24,6 +24,10 @@ from bot.features.importing.trials import carry_trial
 from connectors.visible_text import refuse_invisible
 
 _PATH = re.compile("(/[A-Za-z0-9_.:@+=,%\x01\x02-]+)+/?")
+# Of the Filesystem Hierarchy Standard.
+_AT_TOP = re.compile(
+    r"/(bin|boot|dev|etc|home|lib\w*|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)/?"
+)
 _MOST_INPUT = 8000
 _TAB = "<TAB>"
 _MOST_TEXT = 4000
@@ -329,9 +333,15 @@ def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> No
     """Remove a file; with *whole*, a directory with all that is in it too."""
     refuse_odd_path(path, draft)
     refuse_access_within(path)
-    if path.count("/") < 2 and not path.startswith("\x01"):
-        raise Unclear(f"{path} is at the top of the file system")
     found, shown, word = look_for(draft, path)
+    if path.count("/") < 2 and not path.startswith("\x01"):
+        if _AT_TOP.fullmatch(path):
+            raise Unclear(f"{path} is at the top of the file system")
+        # Such as /swapfile.
+        whole = False
+        because = f"{shown} is at the top of the file system, and no plain file"
+        when = f'{found} != "" && !{found}.startsWith("regular ")'
+        draft.refuse.append({"when": when, "because": because})
     draft.claim(path, "nothing")
     draft.add_step(
         origin,

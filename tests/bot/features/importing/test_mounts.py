@@ -187,3 +187,19 @@ def test_line_of_fstab_with_the_same_fields_is_kept_and_another_one_replaced(tmp
     verify = ["findmnt", "--verify", "--tab-file", str(fstab)]
     checked = subprocess.run(verify, capture_output=True, text=True, check=False)
     assert "0 parse errors" in checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("line", ["rm -f /swapfile", "rm -rf /swapfile"])
+def test_file_at_the_top_is_removed_and_nothing_else_there(tmp_path: Path, line: str):
+    (step,) = plan_with(tmp_path, line, "regular file,0600,root,root").steps
+    assert "/usr/bin/rm -f -- /swapfile" in str(step.do)
+    assert not plan_with(tmp_path, line, "").steps
+    for other in ("directory,0755,root,root", "symbolic link,0777,root,root"):
+        with pytest.raises(Refused, match="/swapfile is at the top of the file system"):
+            plan_with(tmp_path, line, other)
+
+
+@pytest.mark.parametrize("path", ["/boot", "/bin", "/etc/", "/lib64", "/var"])
+def test_directory_at_the_top_is_not_removed(tmp_path: Path, path: str):
+    (note,) = import_notes(tmp_path, f"file: {{path: {path}, state: absent}}")
+    assert "is at the top of the file system" in note
