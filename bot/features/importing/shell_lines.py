@@ -5,16 +5,16 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bot.features.importing import accounts, changes, firewalls, packages, rereads, switches
+from bot.features.importing import changes, packages, rereads
 from bot.features.importing.drafts import Draft, Origin, Unclear, mark, show_marks
 from bot.features.importing.shell_files import (
     FILE_PROGRAMS,
     Carry,
     Understand,
-    split_options,
     understand_write,
 )
 from bot.features.importing.shell_reads import SILENT, is_reading, only_reads
+from bot.features.importing.shell_system import SYSTEM_PROGRAMS
 from runbooks._declared_commands import make_script
 
 _SHELL_SIGNS = re.compile(r"[|&;<>()`$*?~\[\]{}!#\n\\]")
@@ -229,21 +229,6 @@ def _make_service(verb: str, name: str) -> Meaning:
             )
 
 
-def _understand_sysctl(rest: Sequence[str]) -> list[Meaning] | None:
-    split = split_options(rest, "wq")
-    if split is None or not split[1] or not all("=" in word for word in split[1]):
-        return None
-    return [
-        Meaning(lambda draft, origin, each=each: _carry_sysctl(draft, origin, each))
-        for each in split[1]
-    ]
-
-
-def _carry_sysctl(draft: Draft, origin: Origin, setting: str) -> None:
-    key, _, value = setting.partition("=")
-    changes.carry_sysctl(draft, origin, key, value)
-
-
 def _understand_packages(program: str) -> Callable[[Sequence[str]], list[Meaning] | None]:
     manager = "apt-get" if program == "apt" else program
 
@@ -291,169 +276,6 @@ def _understand_apt(program: str, word: str) -> list[Meaning] | None:
     ]
 
 
-def _understand_apache(
-    part: str, *, enabled: bool
-) -> Callable[[Sequence[str]], list[Meaning] | None]:
-    def understand(rest: Sequence[str]) -> list[Meaning] | None:
-        split = split_options(rest, "qf")
-        if split is None or not split[1]:
-            return None
-        force = "f" in split[0] and not enabled
-        return [
-            Meaning(
-                lambda draft, origin, each=each: switches.carry_apache_part(
-                    draft, origin, part, each, enabled=enabled, force=force
-                )
-            )
-            for each in split[1]
-        ]
-
-    return understand
-
-
-def _understand_ufw(rest: Sequence[str]) -> list[Meaning] | None:
-    rule = firewalls.read_ufw_words(rest[1:]) if rest[:1] == ["allow"] else None
-    if rule is None:
-        return None
-    return [Meaning(lambda draft, origin: firewalls.carry_ufw_rule(draft, origin, rule))]
-
-
-def _understand_account(
-    database: str, *, present: bool
-) -> Callable[[Sequence[str]], list[Meaning] | None]:
-    def understand(rest: Sequence[str]) -> list[Meaning] | None:
-        options, words = _take_options(rest)
-        if words is None or (not present and options):
-            return None
-        name = words
-        return [
-            Meaning(
-                lambda draft, origin: accounts.carry_account(
-                    draft, origin, database, name, present=present, options=options
-                )
-            )
-        ]
-
-    return understand
-
-
-def _understand_usermod(rest: Sequence[str]) -> list[Meaning] | None:
-    """Return what usermod does that adds to groups, or sets one field each by an option."""
-    pairs, user = rest[:-1], rest[-1] if rest else ""
-    if pairs[:2] == ["-a", "-G"] or (pairs[:1] == ["-G"] and pairs[2:] == ["-a"]):
-        pairs = ["-aG", *[one for one in pairs if one not in ("-a", "-G")]]
-    if pairs[:2] == ["-G", "-a"]:
-        pairs = ["-aG", *pairs[2:]]
-    if len(pairs) % 2 or not pairs or user.startswith("-"):
-        return None
-    meanings: list[Meaning] = []
-    for option, value in zip(pairs[::2], pairs[1::2], strict=True):
-        if option in ("-aG", "-Ga"):
-            meanings += [_add_to_group(user, group) for group in value.split(",")]
-        elif option in ("-g", *_FIELD_OPTIONS):
-            meanings.append(_set_field(user, option, value))
-        else:
-            return None
-    return meanings
-
-
-def _add_to_group(user: str, group: str) -> Meaning:
-    return Meaning(lambda draft, origin: accounts.carry_membership(draft, origin, user, group))
-
-
-_FIELD_OPTIONS = {option: name for name, (_, option, _) in accounts.ACCOUNT_FIELDS.items()}
-
-
-def _set_field(user: str, option: str, value: str) -> Meaning:
-    def carry(draft: Draft, origin: Origin) -> None:
-        is_new = draft.makes_account(user)
-        if option == "-g":
-            if is_new:
-                raise Unclear("a step before it adds the user, with a first group of its own")
-            accounts.carry_first_group(draft, origin, user, value)
-        else:
-            field = _FIELD_OPTIONS[option]
-            accounts.carry_account_field(draft, origin, user, field, value, is_new=is_new)
-
-    return Meaning(carry)
-
-
-def _understand_setsebool(rest: Sequence[str]) -> list[Meaning] | None:
-    persistent, words = rest[:1] == ["-P"], rest[1:] if rest[:1] == ["-P"] else rest
-    if len(words) == 2 and "=" not in words[0]:
-        words = ["=".join(words)]
-    pairs = [word.split("=") for word in words]
-    values = {"on": True, "1": True, "true": True, "off": False, "0": False, "false": False}
-    if not pairs or not all(len(pair) == 2 and pair[1] in values for pair in pairs):
-        return None
-    return [
-        Meaning(
-            lambda draft, origin, name=name, value=value: switches.carry_boolean(
-                draft, origin, name, wanted=values[value], persistent=persistent
-            )
-        )
-        for name, value in pairs
-    ]
-
-
-def _understand_mark(rest: Sequence[str]) -> list[Meaning] | None:
-    if len(rest) < 2 or rest[0] not in ("hold", "unhold") or any(word[:1] == "-" for word in rest):
-        return None
-    held = rest[0] == "hold"
-    return [
-        Meaning(
-            lambda draft, origin, each=each: packages.carry_hold(draft, origin, each, held=held),
-            # A package of a step before it is not installed yet when the page is read.
-            is_package=False,
-        )
-        for each in rest[1:]
-    ]
-
-
-def _understand_chsh(rest: Sequence[str]) -> list[Meaning] | None:
-    if len(rest) != 3 or rest[0] not in ("-s", "--shell"):
-        return None
-    return [_set_field(rest[2], "-s", rest[1])]
-
-
-def _understand_mount(rest: Sequence[str]) -> list[Meaning] | None:
-    if len(rest) != 3 or rest[0] != "-o" or not rest[1].startswith("remount,"):
-        return None
-    options = rest[1].split(",")[1:]
-    return [Meaning(lambda draft, origin: changes.carry_remount(draft, origin, rest[2], options))]
-
-
-def _understand_named(
-    word: str, carry: Callable[[Draft, Origin, str], None]
-) -> Callable[[Sequence[str]], list[Meaning] | None]:
-    """Return what understands `hostnamectl set-hostname NAME` and the like."""
-
-    def understand(rest: Sequence[str]) -> list[Meaning] | None:
-        if len(rest) != 2 or rest[0] != word:
-            return None
-        return [Meaning(lambda draft, origin: carry(draft, origin, rest[1]))]
-
-    return understand
-
-
-def _take_options(rest: Sequence[str]) -> tuple[list[str], str | None]:
-    """Return the options of useradd and groupadd, and the one name; None if there is more."""
-    options: list[str] = []
-    words = list(rest)
-    while len(words) > 1:
-        option = words.pop(0)
-        if option in ("-m", "-r", "-M", "-U", "--system", "--create-home"):
-            options.append(option)
-        elif option in ("-s", "-d", "-c", "-g", "-G", "-u") and len(words) > 1:
-            value = words.pop(0)
-            if value.startswith("-"):
-                return [], None
-            options += [option, value]
-        else:
-            return [], None
-    return options, words[0] if words and not words[0].startswith("-") else None
-
-
 def _make_changes(
     understand: Understand,
 ) -> Callable[[Sequence[str]], list[Meaning] | None]:
@@ -465,26 +287,8 @@ def _make_changes(
 
 
 _PROGRAMS: dict[str, Callable[[Sequence[str]], list[Meaning] | None]] = {
-    "sysctl": _understand_sysctl,
-    **{name: _make_changes(one) for name, one in FILE_PROGRAMS.items()},
+    **{name: _make_changes(one) for name, one in {**FILE_PROGRAMS, **SYSTEM_PROGRAMS}.items()},
     **{name: _understand_packages(name) for name in ("apt", "apt-get", "yum", "dnf")},
-    "useradd": _understand_account("passwd", present=True),
-    "userdel": _understand_account("passwd", present=False),
-    "groupadd": _understand_account("group", present=True),
-    "usermod": _understand_usermod,
-    "chsh": _understand_chsh,
-    "apt-mark": _understand_mark,
-    "setsebool": _understand_setsebool,
-    "mount": _understand_mount,
-    "hostnamectl": _understand_named("set-hostname", changes.carry_hostname),
-    "timedatectl": _understand_named("set-timezone", changes.carry_timezone),
-    **{
-        f"a2{verb}{part}": _understand_apache(part, enabled=verb == "en")
-        for part in switches.APACHE_PARTS
-        for verb in ("en", "dis")
-    },
-    "ufw": _understand_ufw,
-    "groupdel": _understand_account("group", present=False),
 }
 
 
