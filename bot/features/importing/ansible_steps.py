@@ -42,7 +42,17 @@ FURTHER = frozenset(
 UNKNOWN = (0, "")
 _NOTIFIED = "whether a task that notifies it was changed"
 # Modules whose files belong to who runs them, unless an argument says to whom.
-_OWNED = {"file": "owner", "copy": "owner", "template": "owner", "cron": "user"}
+# What may make files, and the argument that says whose they are; "" for none.
+_OWNED = {
+    **dict.fromkeys(
+        ("file", "copy", "template", "get_url", "unarchive", "ini_file", "lineinfile",
+         "blockinfile"),
+        "owner",
+    ),
+    "cron": "user",
+    "git": "",
+    "pip": "",
+}  # fmt: skip
 
 
 def carry_tasks(
@@ -147,9 +157,12 @@ def _find_other_user(play: Play, module: str, task: Task) -> str:
         return f"it runs as {user}, and a step of Keyturn as its login or as root"
     is_root = is_true(raw.get("become", raw.get("sudo", play.root)))
     owner = _OWNED.get(module)
-    if play.login and not is_root and owner and owner not in task.given:
-        return f"it runs as {play.login}, who would own the file: name the {owner}"
-    return ""
+    if not play.login or is_root or owner is None or owner in task.given:
+        return ""
+    if module in ("lineinfile", "blockinfile") and not is_true(task.given.get("create")):
+        return ""
+    advice = f": name the {owner}" if owner else ""
+    return f"it runs as {play.login}, who would own the file{advice}"
 
 
 def _is_restart(play: Play, task: Task) -> bool:

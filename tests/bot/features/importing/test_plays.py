@@ -56,6 +56,32 @@ def test_task_is_the_logins_where_something_says_who_runs_another(
 
 
 @pytest.mark.parametrize(
+    ("task", "is_carried"),
+    [
+        ("git: {repo: 'https://x/y.git', dest: /srv/a}", False),
+        ("get_url: {url: 'https://x/y', dest: /srv/a}", False),
+        ("get_url: {url: 'https://x/y', dest: /srv/a, owner: ann}", True),
+        ("lineinfile: {path: /srv/a, line: a, create: yes}", False),
+        ("lineinfile: {path: /srv/a, line: a}", True),
+        ("blockinfile: {path: /srv/a, block: a, create: yes}", False),
+        ("ini_file: {path: /srv/a, section: a, option: b, value: c}", False),
+        ("pip: {name: a, virtualenv: /srv/a}", False),
+        (
+            "unarchive: {src: 'https://x/y.tar.gz', dest: /srv, remote_src: yes, creates: /srv/a}",
+            False,
+        ),
+    ],
+)
+def test_login_owns_what_its_task_makes(tmp_path: Path, task: str, is_carried: bool):
+    other = "    - {ping: , become: yes}\n"
+    play = f"  tasks:\n    - {task}\n{other}"
+    (job,) = import_ansible(write_play(tmp_path, play, {}), set())
+    (one,) = [each for each in job.outcomes if not each.is_setting and each.line == 3]
+    assert (str(one.kind) == "carried over") == is_carried, one
+    assert ("it runs as the login, who would own the file" in one.note) != is_carried
+
+
+@pytest.mark.parametrize(
     ("play", "files"),
     [
         ("  become: yes\n", {}),
