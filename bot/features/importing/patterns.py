@@ -13,7 +13,7 @@ _ATOM = "|".join(
     (
         r"""[A-Za-z0-9_ ,=:/%@"'<>;#~&!.-]""",
         r"""\\[\\.\[\]()*+?^$|/{}"#=:@-]""",
-        r"\\[dwsS]",
+        r"\\[dwsSt]",
         _BRACKETS,
     )
 )
@@ -56,7 +56,7 @@ def read_pattern(pattern: str) -> str:
 
 # Without what may match the end of a line, other signs than ASCII, or one of two things.
 _REPLACED = re.compile(rf"\^?(?:(?:{_ATOM})[*+?]?(?![*+?])|\((?![?*+)])|(?<!\()\)(?![*+?]))+\$?")
-_OPEN = re.compile(r"\\[dwsS]|\[\^")
+_OPEN = re.compile(r"\\[dwsSt]|\[\^")
 _REFERENCE = re.compile(r"\\(?:g<)?([1-9])(?:>|(?![0-9]))")
 
 

@@ -31,6 +31,9 @@ _FIRST_FOUND = re.compile(
 )
 _NAMED = re.compile(r"\s*\{\{\s*(\w+)\s*\}\}\s*")
 _INCLUDES = frozenset({"include_tasks", "import_tasks", "include"})
+_EMPTY = re.compile(
+    r"\s*\{\{\s*(\w+)\s*\|\s*(?:d|default)\(\s*(?:\[\s*\]|\{\s*\})\s*(?:,\s*[Tt]rue\s*)?\)\s*\}\}\s*"
+)
 _NOT_SET = re.compile(r"\s*(\w+)\s+is\s+(?:not\s+defined|undefined)\s*")
 # What a task that only reads a file or sets a value may have beside it.
 _PLAIN_KEYS = frozenset({"name", "tags", "when", "with_first_found", "loop", "no_log", "vars"})
@@ -373,14 +376,25 @@ def _list_assigned(
         if short == "register":
             yield str(each), None
         elif short == "set_fact" and not _is_for_others(raw, scope):
-            text = str(each) if isinstance(each, str) else ""
-            names = as_mapping(each) or dict.fromkeys(re.findall(r"(\w+)=", text))
-            for name, given in names.items():
-                yield str(name), given if sure and _is_sure(raw, str(key), scope, name) else None
+            for name, given in _list_facts(each).items():
+                yield name, given if sure and _is_sure(raw, str(key), scope, name) else None
         elif short == "include_vars" and not _is_for_others(raw, scope):
             yield str(as_mapping(each).get("name")), None
             yield from _find_variables(raw, str(key), role, scope, sure)
         yield from _list_assigned(each, role, scope, sure)
+
+
+def _list_facts(given: object) -> dict[str, object]:
+    """Return what a task sets with the values, without what stays as an inventory has it."""
+    text = str(given) if isinstance(given, str) else ""
+    names = as_mapping(given) or dict.fromkeys(re.findall(r"(\w+)=", text))
+    # Empty without an inventory, as what is not set is taken anyway.
+    empty = {name: _EMPTY.fullmatch(str(each)) for name, each in names.items()}
+    return {
+        str(name): each
+        for name, each in names.items()
+        if not (found := empty[name]) or found[1] != name
+    }
 
 
 def _is_for_others(raw: Mapping[str, Any], scope: Scope) -> bool:

@@ -113,3 +113,23 @@ def test_loop_over_parts_of_what_an_inventory_has_asks_for_one_of_them(tmp_path:
     assert "Create the file /srv/{users_name}/{users_keys_item}" in page
     assert "Create the file /etc/{users_parts_name}" in page
     assert "It is for one item of users. Ansible took all: request it for each." in page
+
+
+@pytest.mark.parametrize(
+    ("given", "is_open"),
+    [
+        ("'{{ rules | default({}) }}'", True),
+        ("'{{ rules | d([], true) }}'", True),
+        ("'{{ others | default({}) }}'", False),
+        ("'{{ rules | default(found.json) }}'", False),
+    ],
+)
+def test_list_that_a_task_has_empty_by_default_is_one_of_the_inventory(
+    tmp_path: Path, given: str, *, is_open: bool
+):
+    tasks = (
+        f"- set_fact: {{rules: {given}}}\n"
+        "- file: {path: '/srv/{{ item.key }}', state: touch}\n  with_dict: '{{ rules }}'\n"
+    )
+    job = write_role(tmp_path, {"tasks/main.yml": tasks})
+    assert ("Create the file /srv/{rules_key}" in show(job)) == is_open

@@ -30,6 +30,7 @@ LINES = (
         r"^\w+ ?=\s*\d?$",
         r"^[.*x]|/c$|\[",
         r"^[\s]*Port[\s]+[\d]+|\\[\s]",
+        r"=\t1|^A\t",
     ],
 )
 def test_pattern_finds_the_lines_that_ansible_finds(pattern: str):
@@ -97,7 +98,7 @@ def test_texts_are_replaced_as_ansible_replaces_them(pattern: str, new: str):
         *((r"a|ab", "x"), (r"a*b*", "x"), (r"a", r"\\"), (r"\sa", "x"), (r"[^b]a", "x")),
         *((r"\da", "x"), (r"^", "x"), (r"a*", "x"), (r"(a+)", r"\1"), (r"(a)", r"\2")),
         *((r"a", "x\ny"), (r"a", r"\n"), (r"a??", "x"), (r"(?i)a", "x"), (r"(a", "x")),
-        *((r"(a)+", "x"), (r"a{2}", "x"), (r"a\.*b*", "x"), (r"\wa", "x")),
+        *((r"(a)+", "x"), (r"a{2}", "x"), (r"a\.*b*", "x"), (r"\wa", "x"), (r"=\t", "x")),
     ],
 )
 def test_replacement_that_may_mean_something_else_is_refused(pattern: str, new: str):
