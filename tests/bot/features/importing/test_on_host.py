@@ -41,6 +41,7 @@ _UNITS = {
 _PREPARE = """
 cp -a /etc /run/etc && mount --bind /run/etc /etc && mount --bind "$1" /etc/systemd/system
 mkdir -p /run/home /run/sshd /run/data && mount --bind /run/home /home
+mkdir -p /var/lib/keyturn-probation && mount -t tmpfs tmpfs /var/lib/keyturn-probation
 mount -t tmpfs -o rw,nosuid tmpfs /run/data
 groupadd staff1 && groupadd ops && useradd -m -s /bin/sh -c Ann -g staff1 ann
 cp -a /var/lib/dpkg/alternatives /run/alternatives
