@@ -57,8 +57,10 @@ class KeyturnCommand(CommandGroup):
     def __init__(self, *args: Any, added: Sequence[CommandEntry] = (), **more: Any) -> None:
         super().__init__(*args, **more)
         self._added = added
-        # Behind those of the core come the sections that only features have.
-        titles = dict.fromkeys([*SECTIONS, *(one.section for one in added if one.section)])
+        # The sections that only features have come before those of who runs the server.
+        *daily, backup, server = SECTIONS
+        new = (one.section for one in added if one.section and one.section not in SECTIONS)
+        titles = dict.fromkeys([*daily, *new, backup, server])
         self.sections = {
             title: [*SECTIONS.get(title, ()), *(one for one in added if one.section == title)]
             for title in titles

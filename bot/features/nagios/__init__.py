@@ -10,7 +10,7 @@ FEATURE = Feature(
             "nagios",
             "bot.features.nagios.commands:check_service",
             "Check the health of the service, as a plugin of Nagios or Icinga.",
-            section="Server",
+            section="Other systems",
         )
     ],
 )

@@ -21,7 +21,7 @@ FEATURE = Feature(
             "webhooks",
             "bot.features.webhooks.commands:show_webhooks",
             "Show incoming and outgoing webhooks, and how to set them up.",
-            section="Server",
+            section="Other systems",
         )
     ],
     build_server_part=_build_server_part,

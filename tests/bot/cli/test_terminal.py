@@ -180,12 +180,12 @@ def test_states_of_runs_have_the_colours_of_their_tones():
         assert shown == click.style(display.label, fg=colours.get(display.tone)), display.label
 
 
-def test_help_has_sections_of_features_behind_those_of_the_core():
+def test_help_has_sections_of_features_before_those_of_who_runs_the_server():
     added = CommandEntry("moon", "bot.cli.history:list_changes", "Show the moon.", section="Sky")
     of_core = [f"{title}:" for title in SECTIONS]
     for group, titles in (
         (KeyturnCommand("keyturn"), of_core),
-        (KeyturnCommand("keyturn", added=[added]), [*of_core, "Sky:"]),
+        (KeyturnCommand("keyturn", added=[added]), [*of_core[:-2], "Sky:", *of_core[-2:]]),
     ):
         result = CliRunner().invoke(group, ["--help"])
         assert result.exit_code == 0
