@@ -168,7 +168,7 @@ def carry_attributes(
                 "when": f'{found} == "" || {now} != {known}',
                 "do": run_as_root(program, draft.word(wanted), draft.word(path)),
                 "undo": run_as_root(program, f"{{{now}}}", draft.word(path)),
-                "before": f"{{{now}}}",
+                "before": _show_old(found, now),
             },
         )
     if is_value(attributes.get("mode", "")):
@@ -204,7 +204,7 @@ def _carry_mode(draft: Draft, origin: Origin, path: str, mode: Mode) -> None:
             "do": run_as_root(chmod, mode.word, draft.word(path)),
             # With five digits, it restores each bit of a directory too.
             "undo": run_as_root(chmod, f"0{{{now}}}", draft.word(path)),
-            "before": f"{{{now}}}",
+            "before": _show_old(found, now),
         },
     )
 
@@ -219,9 +219,14 @@ def _carry_any_mode(draft: Draft, origin: Origin, path: str, wanted: str) -> Non
         "when": f'{found} == "" || {now} != {known}',
         "do": run_as_root("/usr/bin/chmod", f"0{draft.word(wanted)}", word),
         "undo": run_as_root("/usr/bin/chmod", f"0{{{now}}}", word),
-        "before": f"{{{now}}}",
+        "before": _show_old(found, now),
     }
     _set_attribute(draft, origin, path, "mode", wanted, step)
+
+
+def _show_old(found: str, now: str) -> str:
+    """Return a text with what an attribute was, of a file that an earlier step may bring."""
+    return f'{{{found} == "" ? "not set yet" : {now}}}'
 
 
 def _set_attribute(
