@@ -1,13 +1,8 @@
 """Make drafts of declared runbooks from the job files of other tools.
 
-`sources.py` reads a file as data with the line of each value, `rundeck.py`, `ansible.py` and
-`semaphore.py` understand what it says, `shell_lines.py`, `changes.py`, `packages.py`,
-`accounts.py` and others turn a step into a typed one, and `drafts.py` writes the pages. Of
-Ansible, `ansible.py` goes through the plays of `ansible_playbooks.py`, their roles and files,
-`ansible_tasks.py` fills the arguments of a task for each item of `ansible_loops.py`, and
-`ansible_steps.py`, `ansible_keys.py`, `ansible_conditions.py` and `ansible_modules.py` say what
-it means. `variables.py` and `templates.py` find the values that its files decide, for one of the
-`systems.py`.
+`sources.py` reads a file as data with the line of each value. `rundeck.py`, `semaphore.py` and
+`ansible/` understand what it says, and `shell/` the lines in it. `kinds/` turns a step into a
+typed one, `pages.py` collects those of one job, and `drafts.py` writes the pages.
 """
 
 from bot.cli.command_table import CommandEntry

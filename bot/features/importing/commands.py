@@ -103,7 +103,7 @@ def import_awx_playbook(
 
 
 def _import_plays(file: Path, system: str, values: Sequence[Path], directory: Path) -> None:
-    from bot.features.importing.ansible import import_ansible, read_target
+    from bot.features.importing.ansible.importer import import_ansible, read_target
 
     _import(
         directory, lambda taken: import_ansible(file, taken, target=read_target(system, values))
@@ -133,7 +133,7 @@ def import_semaphore_project(
 
     For example: keyturn import semaphore backup.json --repository ~/playbooks
     """
-    from bot.features.importing.ansible import read_target
+    from bot.features.importing.ansible.importer import read_target
     from bot.features.importing.semaphore import import_semaphore
 
     place = repository or file.parent

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bot.features.importing import shell_lines
 from bot.features.importing.drafts import (
     MOST_STEPS,
     Draft,
@@ -21,7 +20,8 @@ from bot.features.importing.drafts import (
     make_words,
     show_marks,
 )
-from bot.features.importing.shell_lines import Meaning
+from bot.features.importing.shell import lines as shell_lines
+from bot.features.importing.shell.lines import Meaning
 from bot.features.importing.sources import as_list
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bot.features.importing import shell_lines
 from bot.features.importing.drafts import Kind, Origin, Unclear, make_name, show_marks
 from bot.features.importing.pages import Imported, Pages, make_fields
+from bot.features.importing.shell import lines as shell_lines
 from bot.features.importing.sources import (
     Element,
     SourceError,

@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bot.features.importing.ansible import import_ansible
-from bot.features.importing.ansible_play import Target
+from bot.features.importing.ansible.importer import import_ansible
+from bot.features.importing.ansible.play import Target
 from bot.features.importing.drafts import Kind, Outcome
 from bot.features.importing.pages import Imported
 from bot.features.importing.sources import (

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible.importer import import_ansible
+from bot.features.importing.ansible.systems import SYSTEMS
 from bot.features.importing.commands import SYSTEM_NAMES
 from bot.features.importing.drafts import Draft, Origin
 from bot.features.importing.pages import Imported
 from bot.features.importing.rundeck import import_rundeck
 from bot.features.importing.semaphore import import_semaphore
-from bot.features.importing.shell_lines import carry_blind
+from bot.features.importing.shell.lines import carry_blind
 from bot.features.importing.sources import MAX_BYTES, SourceError, as_list, as_mapping
-from bot.features.importing.systems import SYSTEMS
 from runbooks._declared import parse_page
 from runbooks._declared_yaml import read_document
 from tests.cli_process import Typed, run_command

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible.importer import import_ansible
 from bot.features.importing.drafts import Unclear
-from bot.features.importing.file_mounts import read_size
+from bot.features.importing.kinds.file_mounts import read_size
 from connectors.command import Query
 from runbooks import Change, Plan, Refused
 from runbooks._declared import check_page, load_page

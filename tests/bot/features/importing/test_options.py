@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible.importer import import_ansible
 from runbooks import NoUndo, Refused
 from tests.bot.features.importing.test_applied import apply, load, make_plan, undo
 from tests.bot.features.importing.test_trees import import_notes

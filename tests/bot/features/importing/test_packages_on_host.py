@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible.importer import import_ansible
 from bot.features.importing.rundeck import import_rundeck
 from connectors.command import Query, Shell
 from connectors.errors import ParseError

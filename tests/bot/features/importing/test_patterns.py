@@ -6,7 +6,12 @@ import subprocess
 import pytest
 
 from bot.features.importing.drafts import Unclear
-from bot.features.importing.patterns import delimit, escape_new, read_pattern, read_replacement
+from bot.features.importing.kinds.patterns import (
+    delimit,
+    escape_new,
+    read_pattern,
+    read_replacement,
+)
 from runbooks._declared_parsers import compile_pattern
 
 LINES = (

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible.importer import import_ansible
 from tests.bot.features.importing.test_public_steps import show, write_role
 
 TOUCH = "  tasks:\n    - file: {path: /srv/a, state: touch}\n    - shell: x > y\n"

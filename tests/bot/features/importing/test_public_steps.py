@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible, read_target
+from bot.features.importing.ansible.importer import import_ansible, read_target
 from bot.features.importing.pages import Imported
 from bot.features.importing.rundeck import import_rundeck
 from bot.features.importing.sources import SourceError

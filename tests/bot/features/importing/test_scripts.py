@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible.importer import import_ansible
 from bot.features.importing.pages import Imported
 from bot.features.importing.rundeck import import_rundeck
 from runbooks import Change

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bot.features.importing.shell_reads import only_reads
+from bot.features.importing.shell.reads import only_reads
 
 
 @pytest.mark.parametrize(

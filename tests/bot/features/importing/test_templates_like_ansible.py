@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible.importer import import_ansible
 from bot.features.importing.drafts import Draft
 
 VALUES = """\

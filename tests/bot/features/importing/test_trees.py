@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible.importer import import_ansible
 from bot.features.importing.drafts import Unclear
-from bot.features.importing.modes import read_mode_of_all
+from bot.features.importing.kinds.modes import read_mode_of_all
 from runbooks import Refused
 from tests.bot.features.importing.test_applied import apply, load, make_plan
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bot.features.importing.ansible import import_ansible
+from bot.features.importing.ansible.importer import import_ansible
 from tests.bot.features.importing.test_public_steps import show, write_role
 
 ANCHORS = """\

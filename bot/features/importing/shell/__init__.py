@@ -1,0 +1,1 @@
+"""Lines for a shell: those with a plain meaning, those that only read, and the others."""
