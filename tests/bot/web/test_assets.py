@@ -5,8 +5,6 @@ from pathlib import Path
 
 from bot.web.assets import STATIC_DIRECTORY, describe_missing_assets
 
-BOT = Path(__file__).parents[3] / "bot"
-
 
 def test_static_assets_are_complete_in_this_checkout():
     assert describe_missing_assets() == ""
