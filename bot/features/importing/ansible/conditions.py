@@ -15,7 +15,10 @@ from bot.features.importing.shell.lines import has_signs
 from bot.features.importing.shell.reads import is_reading
 from bot.features.importing.sources import as_list, is_false, is_true
 
-_EXISTS = re.compile(r"\s*(not\s+)?(\w+)\.stat\.exists(?:\s*\|\s*bool)?\s*")
+_EXISTS = re.compile(
+    r"\s*(not\s+)?(\w+)\.stat\.exists(?:\s*\|\s*bool)?"
+    r"(?:\s*(==|!=|\bis\s+not\b|\bis\b)\s*([Tt]rue|[Ff]alse))?\s*"
+)
 _PLAIN = frozenset({"path", "follow", "get_checksum", "get_md5", "get_mime", "get_attributes",
                     "checksum_algorithm"})  # fmt: skip
 _TEXT = r"(?:'([^'\\]*)'|\"([^\"\\]*)\")"
@@ -134,7 +137,8 @@ def _read_condition(play: Play, condition: str) -> tuple[str, str, str]:
     """Return the variable that a condition is about, its test, and what of it: "" for another."""
     found = _EXISTS.fullmatch(condition)
     if found:
-        return found[2], f'# {"==" if found[1] else "!="} ""', "path"
+        signs = (found[1], found[3] in ("!=", "is not"), str(found[4]).lower() == "false")
+        return found[2], f'# {"==" if sum(map(bool, signs)) % 2 else "!="} ""', "path"
     for kind, read in ((_EQUALS, _read_equal), (_HOLDS, _read_part), (_LENGTH, _read_length)):
         found = kind.fullmatch(condition)
         if found:

@@ -122,7 +122,11 @@ class Given:
 
 def _read_text(name: str, value: object) -> str:
     """Return an argument as the text that Ansible takes it for. Raises Unclear."""
-    # A mode without quotation marks is octal to Ansible too.
+    if name == "mode" and isinstance(value, int):
+        raise Unclear(
+            f"the mode {value} without quotation marks and a 0 before it is no octal one"
+        )
+    # With it, it is octal to Ansible too.
     if isinstance(value, Plain) and name != "mode":
         value = value.read()
     if not isinstance(value, str | int):

@@ -33,6 +33,7 @@ from bot.features.importing.ansible.playbooks import (
     includes_itself,
     is_play,
     list_dependencies,
+    list_last,
     list_plays,
 )
 from bot.features.importing.ansible.steps import (
@@ -40,6 +41,7 @@ from bot.features.importing.ansible.steps import (
     UNKNOWN,
     carry_tasks,
     find_no_meaning,
+    list_notified,
     notify,
 )
 from bot.features.importing.ansible.systems import SYSTEMS
@@ -88,7 +90,7 @@ _FOR_OTHERS = "it changes nothing on these hosts: its condition fails on all of 
 _ELSEWHERE = "it changes nothing on these hosts, but something on the machine where Ansible runs"
 _NOT_RUN = "it does not run with the values that the files give to"
 # What tasks have of their play, of blocks around them, or of both.
-_OF_PLAY = ("become_user", *ODD_KEYS, *ODD_FLAGS)
+_OF_PLAY = ("become_user", "sudo_user", *ODD_KEYS, *ODD_FLAGS)
 _OF_BLOCK = (*_OF_PLAY, "become", "delegate_to", "tags")
 _OF_INCLUDE = frozenset(
     {"name", "tags", "when", "vars", "loop", "with_items", "loop_control", "with_first_found",
@@ -218,7 +220,8 @@ def _fill_play(
         for at, each in enumerate(_list(file, document, (*path, name), raw.get(name))):
             _import_task(play, document, (*path, name, at), each)
     _import_role_handlers(play)
-    for at, each in enumerate(_list(file, document, (*path, "handlers"), raw.get("handlers"))):
+    handlers = _list(file, document, (*path, "handlers"), raw.get("handlers"))
+    for at, each in list_last(handlers):
         _import_handler(play, document, (*path, "handlers", at), each)
     _question_defaults(play)
 
@@ -305,6 +308,9 @@ def _import_task(
     name = str(raw.get("name") or module)
     origin = Origin(play.file, line, " ".join(name.split())[:120])
     short = module.rpartition(".")[2]
+    if "register" in raw:
+        # Also of a task that is left out then, whose result says so.
+        play.forget(str(raw["register"]))
     scope = make_scope(play, raw, {})
     failed_by, _ = scope.judge(list_conditions(raw))
     if failed_by is not None:
@@ -329,8 +335,6 @@ def _import_module(
     line, name = origin.line, str(raw.get("name") or module)
     short = module.rpartition(".")[2]
     no_change = find_no_change(short, raw[module])
-    if "register" in raw:
-        play.looks[str(raw["register"])] = None
     if not no_change and (_runs_elsewhere(raw) or short == "fetch"):
         play.elsewhere.append(line)
         play.pages.leave_out(origin, _ELSEWHERE)
@@ -551,15 +555,10 @@ def _import_role_handlers(play: Play) -> None:
                 continue
             inside = replace(each, file=file)
             play.pages.within.append(_LAST)
-            for at, raw in enumerate(as_list(document.data)):
-                if _list_notified(inside, as_mapping(raw)):
+            for at, raw in list_last(as_list(document.data)):
+                if list_notified(inside, as_mapping(raw)):
                     _import_handler(inside, document, (at,), as_mapping(raw))
             play.pages.within.pop()
-
-
-def _list_notified(play: Play, raw: Mapping[str, Any]) -> list[tuple[int, str]]:
-    names = [str(raw.get("name") or ""), *as_parts(raw.get("listen"))]
-    return [one for each in names for one in play.notified.get(str(each).lower(), [])]
 
 
 def _inherit(block: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
@@ -578,7 +577,7 @@ def _import_handler(play: Play, document: Document, path: KeyPath, raw: dict[str
     line = document.make_error(path, "").line
     name = str(raw.get("name") or "")
     origin = Origin(play.file, line, name or "handler")
-    notified = _list_notified(play, raw)
+    notified = list_notified(play, raw)
     _note_who(play, line, raw)
     if not notified:
         play.pages.leave_out(origin, "no task that was carried over notifies it")

@@ -38,6 +38,10 @@ _OPEN_PARTS = re.compile(
 _LOOP_OPTIONS = frozenset({"loop_var", "label", "pause", "index_var"})
 _SEQUENCE = re.compile(r"(?:(?:start|end|count|stride|format)=\S+(?:\s+|$))+")
 _MOST_IN_SEQUENCE = 100
+# Of a name that nothing asks for: what it is said to be.
+_SECRET_ALONE = re.compile(
+    r"(passw(or)?d|passphrase|secret|token|credentials?|(private|api|secret)_?key)$", re.IGNORECASE
+)
 _SECRET = re.compile("passw|passphrase|secret|token|credential|key", re.IGNORECASE)
 
 
@@ -249,7 +253,7 @@ def show_unset(play: Play, scope: Scope, name: str, default: str | None) -> str:
     """Return the mark of a value that a request brings."""
     of_item, base = "[]" in name, name.partition(".")[0]
     prompt = play.prompts.get(name, {})
-    if "encrypt" in prompt or (prompt and _SECRET.search(name)):
+    if "encrypt" in prompt or (_SECRET if prompt else _SECRET_ALONE).search(name):
         raise Unclear(f"{name} is a secret, which has no place in a request")
     if name not in play.unknown and base not in scope.own and (of_item or is_simple(base)):
         shown = name.replace("[].", " ").replace("[]", " item")

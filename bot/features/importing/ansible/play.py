@@ -103,6 +103,11 @@ class Play:
     common: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What each task has unless it says otherwise."""
 
+    def forget(self, name: str) -> None:
+        """Forget what a variable has that another task registers."""
+        self.looks[name] = None
+        self.registered.pop(name, None)
+
 
 @dataclass
 class Task:

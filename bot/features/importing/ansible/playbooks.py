@@ -1,6 +1,6 @@
 """The plays of a playbook, and who runs their tasks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -126,3 +126,13 @@ def list_dependencies(role: Path) -> list[Any]:
                 return []
             return as_list(as_mapping(found).get("dependencies"))
     return []
+
+
+def list_last(handlers: Sequence[Any]) -> list[tuple[int, Any]]:
+    """Return handlers with their places, of those with one name the last, which Ansible runs."""
+    names = [as_mapping(one).get("name") for one in handlers]
+    return [
+        (at, one)
+        for at, one in enumerate(handlers)
+        if not names[at] or names[at] not in names[at + 1 :] or "listen" in as_mapping(one)
+    ]

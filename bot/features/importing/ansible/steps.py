@@ -25,13 +25,23 @@ from bot.features.importing.ansible.keys import (
 )
 from bot.features.importing.ansible.modules import MODULES, carry_module_steps
 from bot.features.importing.ansible.package_modules import LISTS_FOR, NAMES
-from bot.features.importing.ansible.play import LINES, After, Play, Task, as_parts, ask, note_use
+from bot.features.importing.ansible.play import (
+    LINES,
+    After,
+    Play,
+    Task,
+    as_parts,
+    ask,
+    make_scope,
+    note_use,
+)
 from bot.features.importing.ansible.tasks import find_no_change
+from bot.features.importing.ansible.variables import list_conditions
 from bot.features.importing.drafts import Draft, Kind, Origin, Unclear
 from bot.features.importing.kinds import file_changes
 from bot.features.importing.shell import lines as shell_lines
 from bot.features.importing.shell.reads import only_reads
-from bot.features.importing.sources import as_list, as_mapping, is_list, is_true
+from bot.features.importing.sources import as_list, as_mapping, is_false, is_list, is_true
 
 _CHANGED = re.compile(r"\s*(?:(\w+)\s+is\s+changed|(\w+)\.changed)\s*")
 FURTHER = frozenset(
@@ -74,7 +84,7 @@ def carry_tasks(
         note_output(play, tasks)
         play.pages.leave_out(origin, reason if tasks else "it loops over no values")
     elif module in ("assert", "fail") or _ends_play(module, tasks[0]):
-        _refuse(play, origin, tasks[0])
+        _refuse(play, origin, tasks)
     elif no_change := _find_no_change(module, tasks[0]):
         if module == "stat":
             note_look(play, tasks[0].raw, tasks)
@@ -118,15 +128,36 @@ def _ends_play(module: str, task: Task) -> bool:
     return module == "meta" and str(task.given.get("_", "")).startswith("end_")
 
 
-def _refuse(play: Play, origin: Origin, task: Task) -> None:
-    """Ask when the request is refused, where Ansible stopped."""
+def _refuse(play: Play, origin: Origin, tasks: Sequence[Task]) -> None:
+    """Ask when the request is refused, where Ansible stopped, unless what it asserts holds."""
+    may_stop = [one for one in tasks if not _holds(play, one)]
+    if not may_stop:
+        play.pages.leave_out(origin, "it changes nothing; what it asserts holds with these values")
+        return
+    task = may_stop[0]
     asked = _describe_condition(task.raw) or "each time"
-    if that := as_mapping(task.raw.get(task.key)).get("that"):
+    if that := _list_asserted(task):
         asked += f", unless {_describe_condition({'when': that})}"
+    if not task.conditions and (not that or task.scope.judge(that)[0] is not None):
+        asked = f"on all hosts, with the values that the files give: {asked}"
     because = str(task.given.get("fail_msg") or task.given.get("msg") or origin.title)
     question = f"TODO: Ansible stopped here: {asked}. What that was read shows it?"
     play.pages.refusals.append({"when": question[:1000], "because": because[:1000]})
     play.pages.leave_out(origin, "it changes nothing; the draft asks at `refuse` when it stops")
+
+
+def _list_asserted(task: Task) -> list[str]:
+    """Return what a task asserts."""
+    return list_conditions({"when": as_mapping(task.raw.get(task.key)).get("that", [])})
+
+
+def _holds(play: Play, task: Task) -> bool:
+    """Return whether what a task asserts holds, by what the files say."""
+    asserted = _list_asserted(task)
+    holds = bool(asserted) and task.scope.judge(asserted) == (None, [])
+    if holds:
+        note_use(play, task.scope)
+    return holds
 
 
 def find_no_meaning(play: Play, module: str, task: Task) -> str:
@@ -153,7 +184,9 @@ def _list_tags(raw: Mapping[str, Any]) -> list[str]:
 def _find_other_user(play: Play, module: str, task: Task) -> str:
     """Return why a step, which is by root, would do something else; "" if it would not."""
     raw = task.raw
-    user = str(raw.get("become_user", "root"))
+    own = {**play.variables.known, **as_mapping(raw.get("vars"))}
+    named = (own.get("ansible_become_user"), raw.get("become_user"), raw.get("sudo_user"), "root")
+    user = str(next(filter(None, named)))
     if user != "root":
         return f"it runs as {user}, and a step of Keyturn as its login or as root"
     is_root = is_true(raw.get("become", raw.get("sudo", play.root)))
@@ -312,11 +345,35 @@ def _describe_condition(raw: Mapping[str, Any]) -> str:
 
 
 def notify(play: Play, raw: Mapping[str, Any], conditions: Sequence[tuple[int, str]]) -> None:
-    """Keep when the steps of a task are needed, for what it notifies and registers."""
+    """Keep when the steps of a task are needed, for what it notifies and registers.
+
+    One that says that it changes nothing notifies no one, whatever it does.
+    """
+    if "changed_when" in raw:
+        if is_false(raw["changed_when"]):
+            return
+        conditions = [UNKNOWN]
     if "register" in raw:
         play.registered.setdefault(str(raw["register"]), []).extend(conditions)
     for name in filter(None, as_parts(raw.get("notify"))):
-        play.notified.setdefault(str(name).lower(), []).extend(conditions)
+        known = _fill_name(play, raw, str(name))
+        # One that only a run knows may be that of any handler.
+        found = conditions if known else [UNKNOWN]
+        play.notified.setdefault(known, []).extend(found)
+
+
+def list_notified(play: Play, raw: Mapping[str, Any]) -> list[tuple[int, str]]:
+    """Return when the steps are needed that notify a handler, each with its page."""
+    given = [raw.get("name") or "", *as_parts(raw.get("listen") or [])]
+    names = dict.fromkeys(["", *(_fill_name(play, raw, str(one)) for one in given)])
+    return [one for each in names for one in play.notified.get(each, [])]
+
+
+def _fill_name(play: Play, raw: Mapping[str, Any], name: str) -> str:
+    """Return the name of a handler as it is compared; "" for one that only a run knows."""
+    with suppress(Unclear):
+        return str(make_scope(play, raw, {}).evaluate(name)).lower()
+    return ""
 
 
 def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) -> None:

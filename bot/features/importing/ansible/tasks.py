@@ -1,5 +1,6 @@
 """A task of Ansible with its arguments, for each item of its loop."""
 
+import codecs
 import re
 import shlex
 from collections.abc import Mapping
@@ -15,6 +16,13 @@ from bot.features.importing.drafts import Unclear
 from bot.features.importing.sources import as_mapping, is_mapping
 
 _VALUE = re.compile(r"\{\{\s*(.*?)\s*\}\}")
+# What has no blank outside quotation marks and braces.
+_PART = re.compile(
+    r"""(?:\{\{.*?\}\}|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|\\.|[^\s"'\\])+""", re.DOTALL
+)
+_ESCAPED = re.compile(
+    r"\\U[0-9a-fA-F]{8}|\\u[0-9a-fA-F]{4}|\\x[0-9a-fA-F]{2}|\\N\{[^}]+\}|\\[\\'\"abfnrtv]"
+)
 _FREE = LINES | {"script"}
 _NO_CHANGE: Mapping[str, str] = {
     **dict.fromkeys(
@@ -116,11 +124,22 @@ def split_include(text: str) -> tuple[str, dict[str, Any]]:
 def split_arguments(module: str, text: str) -> dict[str, Any]:
     """Return the arguments of `module: a=1 b=2`; those of a command have its line as `_`."""
     text = _VALUE.sub(r"{{\1}}", text)
-    words = _split_words(text)
     if module in _FREE:
         names = "creates|removes|chdir|executable|warn|stdin"
         found = dict(re.findall(rf"(?:^|\s)({names})=(\S+)", text))
         return {**found, "_": re.sub(rf"(?:^|\s)({names})=\S+", "", text).strip()}
-    if not all("=" in word for word in words):
+    words = _PART.findall(text)
+    if _PART.sub("", text).strip():
         return {"_": text}
-    return dict(word.split("=", 1) for word in words)
+    return dict(map(_read_pair, words)) if all("=" in word for word in words) else {"_": text}
+
+
+def _read_pair(word: str) -> tuple[str, str]:
+    """Return the two parts of `a=1` as Ansible reads them, the latter without quotation marks.
+
+    As parse_kv in lib/ansible/parsing/splitter.py.
+    """
+    word = _ESCAPED.sub(lambda one: codecs.decode(one[0], "unicode-escape"), word)
+    name, _, value = word.partition("=")
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return name, value[1:-1] if is_quoted else value

@@ -96,14 +96,14 @@ def _make_write(draft: Draft, path: str, content: str) -> dict[str, object]:
 
 
 def refuse_link(draft: Draft, path: str) -> None:
-    """Have a request refused where a link is: Ansible puts a file in its place."""
-    because = f"{draft.text(path)} is a link: name the file to which it points"
-    draft.refuse.append(
-        {
-            "when": f'{_read_attributes(draft, path)}.startsWith("symbolic link,")',
-            "because": because,
-        }
-    )
+    """Have a request refused where a link is.
+
+    Ansible puts a file in its place, and sets attributes of what it points to, which are not read.
+    """
+    because = f"{draft.text(path)} is a symbolic link: name what it points to"
+    when = f'{_read_attributes(draft, path)}.startsWith("symbolic link,")'
+    if {"when": when, "because": because} not in draft.refuse:
+        draft.refuse.append({"when": when, "because": because})
 
 
 def _compare_digest(draft: Draft, path: str, content: str) -> tuple[str, str, str]:
@@ -146,6 +146,8 @@ def carry_attributes(
     by_chmod: whether the mode is an argument of chmod, which keeps bits of a directory.
     """
     refuse_odd_path(path, draft)
+    if any(attributes.values()):
+        refuse_link(draft, path)
     if any(attributes.values()) and can_protect(path):
         protect(draft, path)
     for name, place, program in (("owner", 2, "/usr/bin/chown"), ("group", 3, "/usr/bin/chgrp")):
@@ -156,7 +158,9 @@ def carry_attributes(
             raise Unclear(f"the {name} {wanted[:40]!r} is not read")
         draft.set_pattern(wanted, OWNER.pattern)
         found, known = _read_attributes(draft, path), draft.expression(wanted)
-        value = f'{found} == "" ? {known} : split({found}, ",")[{place}]'
+        # Of a link, it is never the one that is wanted, so that the request is refused.
+        is_link = f'{found}.startsWith("symbolic link,") ? "link-{name}"'
+        value = f'{found} == "" ? {known} : {is_link} : split({found}, ",")[{place}]'
         now = draft.add_state(f"{name}_{path}", {"value": value, "pattern": "[a-z_][a-z0-9_-]*"})
         _set_attribute(
             draft,
@@ -301,12 +305,29 @@ def carry_directory(
 ) -> None:
     """Have a directory, with those above it. new_mode: of one that is made."""
     found, _, word = look_for(draft, path)
+    refuse_link(draft, path)
+    _note_parents(draft, path, attributes)
     mode = ["-m", read_mode(new_mode, by_chmod=True).word] if new_mode else []
     make = run_as_root("/usr/bin/mkdir", "-p", *mode, "--", word)
     undo = run_as_root("/usr/bin/rmdir", "--", word)
     when = f'!{found}.startsWith("directory,")'
     _create(draft, origin, path, "directory", {"when": when, "do": make, "undo": undo})
     carry_attributes(draft, origin, path, attributes)
+
+
+def _note_parents(draft: Draft, path: str, attributes: Mapping[str, str]) -> None:
+    """Note that directories above a new one are root's, where Ansible makes them like it."""
+    usual = {"mode": ("", "755", "0755"), "owner": ("", "root"), "group": ("", "root")}
+    above = path.rstrip("/").rpartition("/")[0]
+    is_usual = all(attributes.get(name, "") in plain for name, plain in usual.items())
+    is_made = any(thing == above and wanted != "nothing" for thing, wanted, _ in draft.claims)
+    if is_usual or is_made or above.count("/") < 2 or path.startswith("\x01"):
+        return
+    text = (
+        f"{draft.text(above)} is not there: it is made as root's, with the mode that is usual. "
+        f"Ansible would give it what {draft.text(path)} has."
+    )
+    draft.notes.append({"when": f'{_read_attributes(draft, above)} == ""', "text": text})
 
 
 def carry_file(draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]) -> None:
@@ -375,11 +396,13 @@ def carry_link(draft: Draft, origin: Origin, path: str, target: str) -> None:
     pattern = "[A-Za-z0-9_./][A-Za-z0-9_./:@+=,-]*"
     old = draft.add_state(f"target_{path}", {"value": value, "pattern": pattern})
     draft.current.append(f"{shown} points to {{{found} == '' ? 'nothing' : {found}}}")
+    when = f'{found} == "" && {exists} != ""'
+    draft.refuse.append({"when": when, "because": f"{shown} is there, and is no link"})
     create = run_as_root("/usr/bin/ln", "-sfn", "--", target, word)
     for title, when, undo in (
         (
             "Create",
-            f'{found} == "" && {exists} == ""',
+            f'{found} == ""',
             run_as_root("/usr/bin/rm", "-f", "--", word),
         ),
         (

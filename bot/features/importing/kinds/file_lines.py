@@ -1,6 +1,7 @@
 """Changes of lines of files: a line that is there, or in place of one that matches, or gone."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -65,9 +66,9 @@ def _carry_line(
     present, create = wanted != "gone", wanted == "created"
     refuse_odd_path(path)
     protect(draft, path)
-    if "\x01" in path + line + pattern + (place[1] if place else ""):
-        raise Unclear("a value of the request is a part of the line")
-    _refuse_odd_line(line, create=create)
+    _refuse_odd_line(path, line, [pattern, place[1] if place else ""], create=create)
+    if present and not line:
+        raise Unclear("its line is empty")
     pattern = read_pattern(pattern)
     if create and not draft.makes_file(path):
         carry_file(draft, origin, path, {})
@@ -119,10 +120,16 @@ def _carry_line(
         _add_line(draft, origin, path, name, line, is_missing, create=create)
 
 
-def _refuse_odd_line(line: str, *, create: bool) -> None:
+def _refuse_odd_line(path: str, line: str, patterns: Sequence[str], *, create: bool) -> None:
+    if "\x01" in path + line + "".join(patterns):
+        raise Unclear("a value of the request is a part of the line")
     refuse_odd_text(line.replace("\t", " "))
     if create and "\t" in line:
         raise Unclear("its line has a tab, and the file may be a new one")
+    for one in filter(None, patterns):
+        # A reading has no lines without text.
+        if re.search(read_pattern(one), ""):
+            raise Unclear(f"the pattern {one[:80]!r} matches lines without text")
 
 
 def _refuse_followers(draft: Draft, path: str, pattern: str, line: str = "") -> None:
@@ -201,6 +208,8 @@ def carry_replacement(draft: Draft, origin: Origin, path: str, pattern: str, new
     if "\x01" in path + pattern + new:
         raise Unclear("a value of the request is a part of what it replaces")
     pattern, new = read_replacement(pattern, new)
+    if any(one[0] != new for one in re.finditer(pattern, new)):
+        raise Unclear("what is new matches again, so that it is replaced each time")
     refuse_odd_text(new)
     refuse_odd_text(pattern)
     # It prints each text that matches.

@@ -14,7 +14,7 @@ from bot.features.importing.drafts import (
     show_marks,
 )
 from bot.features.importing.kinds.access import refuse_access_within
-from bot.features.importing.kinds.file_changes import look_for
+from bot.features.importing.kinds.file_changes import look_for, refuse_link
 from bot.features.importing.kinds.modes import read_mode_of_all
 
 # What programs, people's logins or keys are in. A mistake there takes access from everyone.
@@ -50,10 +50,7 @@ def carry_tree(
     found, shown, word = look_for(draft, path)
     path = path.rstrip("/") or "/"
     refuse_wide(path)
-    because = f"{shown} is a symbolic link: name what it points to"
-    refusal = {"when": f'{found}.startsWith("symbolic link,")', "because": because}
-    if refusal not in draft.refuse:
-        draft.refuse.append(refusal)
+    refuse_link(draft, path)
     if follows:
         run = ["/usr/bin/find", word, "-type", "l", "-print", "-quit"]
         links = draft.add_reading(f"links_{path}", _make_reading(run, statuses=[0, 1]))

@@ -497,7 +497,7 @@ def test_link_is_not_replaced_by_a_file(tmp_path: Path, task: str):
     (tmp_path / "conf").touch()
     (tmp_path / "other").write_text("other")
     (tmp_path / "link").symlink_to("conf")
-    with pytest.raises(Refused, match=r"/link is a link: name the file to which it points"):
+    with pytest.raises(Refused, match=r"/link is a symbolic link: name what it points to"):
         make_plan(load(tmp_path, f"- {task}\n"))
 
 

@@ -186,6 +186,27 @@ TASKS = {
         f'- copy: {{dest: DIR/new, content: x}}\n  when: "{condition}"'
         for name, (command, end, condition) in READS.items()
     },
+    **{
+        f"a path that is there, {name}": (
+            "stat: {path: DIR/conf}\n  register: found\n"
+            "- stat: {path: DIR/none}\n  register: gone\n"
+            f"- copy: {{dest: DIR/new, content: x}}\n  when: {condition}"
+        )
+        for name, condition in {
+            "is true": "found.stat.exists == True and gone.stat.exists is false",
+            "is false": "found.stat.exists == false",
+            "is not true": "not gone.stat.exists == true and found.stat.exists != false",
+            "is not false": "gone.stat.exists is not false",
+        }.items()
+    },
+    "what another task registers too": (
+        "copy: {content: x, dest: DIR/new}\n  register: found\n"
+        "- copy: {content: x, dest: DIR/conf, force: no}\n  register: found\n"
+        "- copy: {content: x, dest: DIR/other}\n  when: found is changed"
+    ),
+    "arguments in one line": (r"lineinfile: dest=DIR/conf line='a\tb\\c' regexp=^first\s=\s1"),
+    "a text in one line": r'copy: content="a\nb\x21" dest=DIR/new',
+    "a pattern without quotation marks": "lineinfile: dest=DIR/conf line=x regexp=^la\\.t",
     "joined values": (
         "copy: {dest: DIR/new, content: \"{{ ','.join(all) }}{{ 'abc'.find('c') }}\"}\n"
         "  vars: {all: [a, b]}"
@@ -205,6 +226,10 @@ REFUSED = {
     "a block after one of several": (
         "blockinfile: {path: DIR/conf, block: x, insertafter: '^last'}"
     ),
+    "a mode of a link": "file: {path: DIR/tree/link, mode: '0600'}",
+    "a directory that is a link": "file: {path: DIR/tree/link, state: directory}",
+    "a link in place of a file": "file: {path: DIR/other, src: conf, state: link, force: yes}",
+    "a link in place of a directory": "file: {path: DIR/tree, src: conf, state: link, force: yes}",
     "a copy of no file": "copy: {src: DIR/none, dest: DIR/new, remote_src: yes}",
 }
 

@@ -327,7 +327,7 @@ TREES = [
     (import_task, "file: {path: /etc/app, state: directory, recurse: yes, mode: 'g+w,o='}"),
     (
         import_task,
-        "file: {path: /etc/app, state: directory, recurse: yes, owner: ann, mode: 6750}",
+        "file: {path: /etc/app, state: directory, recurse: yes, owner: ann, mode: '6750'}",
     ),
     (import_line, "chown -R ann:ops /etc/app"),
     (import_line, "chown -Rv 1234 /etc/app && chmod -R u=rwX,go=rX /etc/app"),
