@@ -179,7 +179,9 @@ def _test_end(look: Look | None, *, ends_well: bool) -> str:
     )
     if not look or len(look.statuses) < 2 or is_odd:
         return ""
-    if program in _PRINTS_IF_FOUND:
+    # Some options have them print nothing, or a number of nothing.
+    is_odd = program in ("pgrep", "pidof") and any(one.startswith("-") for one in words)
+    if program in _PRINTS_IF_FOUND and not is_odd:
         return f'# {"!=" if ends_well else "=="} ""'
     if program == "systemctl" and len(words) == 3 and words[1] == "is-active":
         tests = [f'# {"==" if ends_well else "!="} "{one}"' for one in _ACTIVE]

@@ -11,6 +11,21 @@ _OF_ACCESS = re.compile(
     r"security/(?!pwquality|pwhistory)|passwd|shadow|group|gshadow|nsswitch\.conf|"
     r"hosts\.(allow|deny))"
 )
+# What the network needs or firewalls deny, and the programs by which people log in.
+_OF_NETWORK = re.compile(
+    r"/etc/(netplan|network|NetworkManager|systemd/network|sysconfig/(network|ip6?tables|nftables)"
+    r"|iptables|nftables|ufw|firewalld|default/ufw|nologin|ld\.so\.preload|sssd|shells"
+    r"|systemd/system/sshd?\.)|(/usr)?/s?bin/(sudo|su|sshd|login|sh|bash|dash)$"
+    r"|(/usr)?/lib/systemd/system/sshd?\."
+)
+_READ_BY_ALL = re.compile(r"/etc/(passwd|group|nsswitch\.conf|pam\.d/?)")
+_TO_ROOT = re.compile("(/usr)?/bin/(sudo|su)")
+_OF_KEYS = re.compile(r"/.*/\.ssh/authorized_keys2?")
+# Where sshd refuses keys if others may write, and what everyone has to read.
+_OF_LOGIN = re.compile(r"/(root|home/[^/]+)(/\.ssh(/authorized_keys2?)?)?/?")
+_OF_ALL = re.compile(
+    r"/(bin|dev|etc|home|lib\w*|proc|run|sbin|sys|usr|var)/?|/usr/(s?bin|lib\w*)/?"
+)
 # Those that a host can save and restore, since nothing else writes them meanwhile.
 _OF_SSHD = re.compile(r"/etc/(ssh/sshd_config(\.d/[^/\x01]+)?|sysconfig/sshd|default/ssh)")
 _OF_SUDO = re.compile(r"/etc/sudoers(\.d/[^/\x01]+)?")
@@ -31,11 +46,29 @@ _SEE_SSHD = (
 
 def refuse_access(path: str) -> None:
     """Refuse a path on which access may depend. Raises Unclear."""
-    if _OF_ACCESS.match(path):
+    if _OF_ACCESS.match(path) or _OF_NETWORK.match(path):
         raise Unclear(
             f"access to a host may depend on {show_marks(path)}, so Keyturn leaves its content "
             "alone"
         )
+
+
+def refuse_keys(path: str) -> None:
+    """Refuse to take keys by which people log in out of a file. Raises Unclear."""
+    if _OF_KEYS.fullmatch(path):
+        raise Unclear(f"people log in by what is in {show_marks(path)}, which it takes away")
+
+
+def refuse_odd_mode(path: str, on: int, off: int) -> None:
+    """Refuse a mode that locks people out, by the bits that it sets and clears. Raises Unclear."""
+    takes = (
+        (_OF_LOGIN.fullmatch(path) and on & 0o022)
+        or (_OF_ALL.fullmatch(path) and off & 0o005)
+        or (_READ_BY_ALL.fullmatch(path) and off & 0o004)
+        or (_TO_ROOT.fullmatch(path) and off & 0o4005)
+    )
+    if takes:
+        raise Unclear(f"with that mode of {show_marks(path)}, people could not log in")
 
 
 def refuse_access_within(path: str) -> None:

@@ -17,7 +17,10 @@ from bot.features.importing.kinds.access import (
     can_protect,
     find_trial,
     protect,
+    refuse_access,
     refuse_access_within,
+    refuse_keys,
+    refuse_odd_mode,
 )
 from bot.features.importing.kinds.modes import Mode, read_mode
 from bot.features.importing.kinds.trials import carry_trial
@@ -45,6 +48,8 @@ def carry_content(
     """Have a file with this content. keeps: unless there is one, whatever is in it."""
     refuse_odd_path(path, draft)
     protect(draft, path)
+    if not keeps:
+        refuse_keys(path)
     write = _make_write(draft, path, content)
     refuse_link(draft, path)
     shown, word = draft.text(path), draft.word(path)
@@ -182,6 +187,7 @@ def carry_attributes(
 
 
 def _carry_mode(draft: Draft, origin: Origin, path: str, mode: Mode) -> None:
+    refuse_odd_mode(path, mode.on, mode.off)
     found, chmod = _read_attributes(draft, path), "/usr/bin/chmod"
     # Of a file that an earlier step brings.
     first = mode.pattern if mode.pattern.isdecimal() else "0644"
@@ -332,6 +338,8 @@ def _note_parents(draft: Draft, path: str, attributes: Mapping[str, str]) -> Non
 
 def carry_file(draft: Draft, origin: Origin, path: str, attributes: Mapping[str, str]) -> None:
     """Have a file, empty if it is new."""
+    if not can_protect(path):
+        refuse_access(path)
     found, _, word = look_for(draft, path)
     make = run_as_root("/usr/bin/touch", "--", word)
     undo = run_as_root("/usr/bin/rm", "-f", "--", word)
@@ -385,6 +393,8 @@ def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> No
 def carry_link(draft: Draft, origin: Origin, path: str, target: str) -> None:
     """Have a symbolic link."""
     refuse_odd_path(path, draft)
+    refuse_access(path)
+    refuse_keys(path)
     if not _PATH.fullmatch(f"/{target.lstrip('/')}") or "\x01" in target:
         raise Unclear(f"the target {target[:80]!r} is not a plain path")
     run = ["/usr/bin/readlink", "--", draft.word(path)]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bot.features.importing.drafts import Draft, Origin, Unclear, run_as_root
-from bot.features.importing.kinds.access import find_trial, protect
+from bot.features.importing.kinds.access import find_trial, protect, refuse_keys
 from bot.features.importing.kinds.file_changes import (
     carry_file,
     refuse_odd_path,
@@ -49,6 +49,8 @@ def carry_line(
     """
     first = len(draft.steps)
     which = pattern if isinstance(pattern, Which) else Which(pattern)
+    if wanted == "gone" or which.pattern:
+        refuse_keys(path)
     _carry_line(draft, origin, path, line, which, wanted, place)
     carry_trial(draft, first, find_trial(path))
 
@@ -205,6 +207,7 @@ def carry_replacement(draft: Draft, origin: Origin, path: str, pattern: str, new
     """Have each text of a file that matches a pattern be another one."""
     refuse_odd_path(path)
     protect(draft, path)
+    refuse_keys(path)
     if "\x01" in path + pattern + new:
         raise Unclear("a value of the request is a part of what it replaces")
     pattern, new = read_replacement(pattern, new)

@@ -11,7 +11,7 @@ from bot.features.importing.drafts import (
     run_as_root,
     show_marks,
 )
-from bot.features.importing.kinds.access import refuse_access, refuse_access_within
+from bot.features.importing.kinds.access import refuse_access, refuse_access_within, refuse_keys
 from bot.features.importing.kinds.file_changes import (
     carry_attributes,
     look_for,
@@ -43,6 +43,7 @@ def carry_copy(
     whatever is in it.
     """
     refuse_access(path)
+    refuse_keys(path)
     _refuse_changed(draft, source)
     # A value of the request could be a file that not everyone may read.
     if "\x01" in source:
@@ -116,6 +117,7 @@ def carry_fetched(
 ) -> None:
     """Have a file that is fetched if there is none, or if it has another checksum."""
     refuse_access(path)
+    refuse_keys(path)
     digest = _DIGEST.fullmatch(checksum.lower())
     if checksum and not digest:
         raise Unclear("its checksum is not one of SHA-256, as 64 digits")

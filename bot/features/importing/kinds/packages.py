@@ -8,6 +8,14 @@ from bot.features.importing.kinds.switches import add_switch
 
 # apt-get install NAME- removes that package.
 _PACKAGE = re.compile("[A-Za-z0-9]([A-Za-z0-9.+:_-]{0,99}[A-Za-z0-9.+:_])?")
+# Without which no one logs in or becomes root.
+_OF_ACCESS = frozenset(
+    """
+    openssh-server openssh ssh sudo bash dash login passwd util-linux systemd systemd-sysv udev
+    libpam-modules libpam-runtime libpam-systemd libc6 glibc pam netplan.io ifupdown
+    network-manager NetworkManager networkd-dispatcher isc-dhcp-client dhcpcd dhcpcd-base sssd
+    """.split()  # noqa: SIM905 - so many names are easier to read this way
+)
 _VERSION = re.compile("[A-Za-z0-9][A-Za-z0-9.+:~_-]*")
 _PATIENCE, _MOST_PATIENCE = 900, 3600
 # What steps set, as they claim it.
@@ -46,6 +54,8 @@ def carry_package(
     if "=" in name and manager == "apt-get" and present:
         _carry_version(draft, origin, name, options)
         return
+    if not present and (name in _OF_ACCESS or "\x01" in name):
+        raise Unclear("access to a host may depend on the package that it removes")
     is_there, found = _read_package(draft, name, manager)
     word, shown = draft.word(name), draft.text(name)
     if purge:

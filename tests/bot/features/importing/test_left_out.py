@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bot.features.importing.ansible.importer import import_ansible
+from bot.features.importing.drafts import Kind
 from tests.bot.features.importing.test_public_steps import show
 
 STOPS = "TODO: Ansible stopped here"
@@ -165,3 +166,55 @@ def test_of_handlers_with_one_name_the_last_one_runs(tmp_path: Path):
     assert [one for one in titles if "Restart" in one] == [
         "Restart php, since what it reads has changed"
     ]
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "copy: {dest: /home/ann/.ssh/authorized_keys, content: x}",
+        "get_url: {url: 'https://example.org/keys', dest: /root/.ssh/authorized_keys}",
+        "lineinfile: {path: /root/.ssh/authorized_keys, regexp: ann, state: absent}",
+        "lineinfile: {path: /root/.ssh/authorized_keys, regexp: ann, line: ssh-rsa a}",
+        "replace: {path: /root/.ssh/authorized_keys, regexp: ann, replace: bob}",
+        "file: {path: /root/.ssh/authorized_keys, src: /tmp/x, state: link}",
+        "file: {path: /home/ann/.ssh, state: directory, mode: '0777'}",
+        "file: {path: /home/ann, state: directory, mode: g+w}",
+        "file: {path: /etc, state: directory, mode: '0700'}",
+        "file: {path: /etc/passwd, mode: o-r}",
+        "file: {path: /usr/bin/sudo, mode: '0755'}",
+        "file: {path: /usr/bin/sudo, state: absent}",
+        "file: {path: /bin/bash, src: /bin/false, state: link}",
+        "file: {path: /etc/nologin, state: touch}",
+        "copy: {dest: /etc/netplan/1.yaml, content: x}",
+        "copy: {dest: /etc/network/interfaces, content: x}",
+        "copy: {dest: /etc/nftables.conf, content: x}",
+        "lineinfile: {path: /etc/default/ufw, regexp: ^D, line: DEFAULT=DROP}",
+        "copy: {dest: /etc/systemd/system/ssh.service, content: x}",
+        "apt: {name: openssh-server, state: absent}",
+        "apt: {name: [nano, sudo], state: absent}",
+        "command: chmod 700 /etc",
+        "command: apt-get -y remove sudo",
+    ],
+)
+def test_what_takes_access_away_is_left_out(tmp_path: Path, task: str):
+    file = tmp_path / "tasks.yml"
+    file.write_text(f"- {task}\n")
+    (job,) = import_ansible(file, set())
+    assert job.outcomes[-1].kind is not Kind.TYPED
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        "lineinfile: {path: /home/ann/.ssh/authorized_keys, line: ssh-rsa a}",
+        "file: {path: /home/ann/.ssh, state: directory, mode: '0700', owner: ann}",
+        "file: {path: /root, state: directory, mode: '0700'}",
+        "file: {path: /etc/passwd, mode: '0644'}",
+        "apt: {name: nano, state: absent}",
+    ],
+)
+def test_what_takes_no_access_away_is_carried_over(tmp_path: Path, task: str):
+    file = tmp_path / "tasks.yml"
+    file.write_text(f"- {task}\n")
+    (job,) = import_ansible(file, set())
+    assert job.outcomes[-1].kind is Kind.TYPED
