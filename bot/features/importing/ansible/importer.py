@@ -90,8 +90,8 @@ _FOR_OTHERS = "it changes nothing on these hosts: its condition fails on all of 
 _ELSEWHERE = "it changes nothing on these hosts, but something on the machine where Ansible runs"
 _NOT_RUN = "it does not run with the values that the files give to"
 # What tasks have of their play, of blocks around them, or of both.
-_OF_PLAY = ("become_user", "sudo_user", *ODD_KEYS, *ODD_FLAGS)
-_OF_BLOCK = (*_OF_PLAY, "become", "delegate_to", "tags")
+_OF_PLAY = ("become_user", "become_flags", "sudo_user", *ODD_KEYS, *ODD_FLAGS)
+_OF_BLOCK = (*_OF_PLAY, "become", "delegate_to", "connection", "tags")
 _OF_INCLUDE = frozenset(
     {"name", "tags", "when", "vars", "loop", "with_items", "loop_control", "with_first_found",
      "become", "notify", "static"}
@@ -369,7 +369,8 @@ def _read_local(given: object) -> dict[str, Any]:
 
 def _runs_elsewhere(raw: Mapping[str, Any]) -> bool:
     """Return whether a task runs on the machine where Ansible runs."""
-    return str(raw.get("delegate_to")) in ("localhost", "127.0.0.1")
+    how = (raw.get("connection"), as_mapping(raw.get("vars")).get("ansible_connection"))
+    return "local" in how or str(raw.get("delegate_to")) in ("localhost", "127.0.0.1")
 
 
 def _import_block(play: Play, document: Document, path: KeyPath, raw: dict[str, Any]) -> None:

@@ -111,6 +111,8 @@ def _list_asked(task: Task, after: After | None) -> list[str]:
 def _find_no_change(module: str, task: Task) -> str:
     if is_check(task.raw):
         return "it changes nothing on the host, since it runs in check mode"
+    if module == "meta" and task.given.get("_") == "flush_handlers":
+        return "handlers are at the end of their page, also those that ran here"
     return find_no_change(module, task.given)
 
 
@@ -187,6 +189,8 @@ def _find_other_user(play: Play, module: str, task: Task) -> str:
     own = {**play.variables.known, **as_mapping(raw.get("vars"))}
     named = (own.get("ansible_become_user"), raw.get("become_user"), raw.get("sudo_user"), "root")
     user = str(next(filter(None, named)))
+    if re.search(r"(^|\s)(-u|--user)", str(raw.get("become_flags", ""))):
+        return "its `become_flags` name another user"
     if user != "root":
         return f"it runs as {user}, and a step of Keyturn as its login or as root"
     is_root = is_true(raw.get("become", raw.get("sudo", play.root)))

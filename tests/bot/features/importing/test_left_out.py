@@ -218,3 +218,23 @@ def test_what_takes_no_access_away_is_carried_over(tmp_path: Path, task: str):
     file.write_text(f"- {task}\n")
     (job,) = import_ansible(file, set())
     assert job.outcomes[-1].kind is Kind.TYPED
+
+
+@pytest.mark.parametrize(
+    "key", ["connection: local", "vars: {ansible_connection: local}", "become_flags: -H -u ann"]
+)
+def test_task_that_runs_elsewhere_or_as_another_is_left_out(tmp_path: Path, key: str):
+    file = tmp_path / "tasks.yml"
+    file.write_text(f"- block:\n    - file: {{path: /srv/a, state: touch}}\n  {key}\n")
+    (job,) = import_ansible(file, set())
+    assert job.outcomes[-1].kind is Kind.LEFT_OUT
+    assert "Create" not in "".join(map(show, [job] if job.drafts else []))
+
+
+def test_handlers_that_ran_in_between_are_said_to_be_at_the_end(tmp_path: Path):
+    file = tmp_path / "tasks.yml"
+    file.write_text("- meta: flush_handlers\n")
+    (job,) = import_ansible(file, set())
+    assert job.outcomes[-1].note == (
+        "handlers are at the end of their page, also those that ran here"
+    )
