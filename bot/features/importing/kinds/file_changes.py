@@ -390,8 +390,10 @@ def carry_removal(draft: Draft, origin: Origin, path: str, *, whole: bool) -> No
     )
 
 
-def carry_link(draft: Draft, origin: Origin, path: str, target: str) -> None:
-    """Have a symbolic link."""
+def carry_link(
+    draft: Draft, origin: Origin, path: str, target: str, *, replaces: bool = True
+) -> None:
+    """Have a symbolic link. replaces: also in place of one to something else."""
     refuse_odd_path(path, draft)
     refuse_access(path)
     refuse_keys(path)
@@ -408,6 +410,9 @@ def carry_link(draft: Draft, origin: Origin, path: str, target: str) -> None:
     draft.current.append(f"{shown} points to {{{found} == '' ? 'nothing' : {found}}}")
     when = f'{found} == "" && {exists} != ""'
     draft.refuse.append({"when": when, "because": f"{shown} is there, and is no link"})
+    if not replaces:
+        when = f'{found} != "" && {found} != "{target}"'
+        draft.refuse.append({"when": when, "because": f"{shown} is a link to something else"})
     create = run_as_root("/usr/bin/ln", "-sfn", "--", target, word)
     for title, when, undo in (
         (

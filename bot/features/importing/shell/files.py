@@ -138,7 +138,12 @@ def _understand_ln(rest: Sequence[str]) -> list[Carry] | None:
     if split is None or "s" not in split[0] or len(split[1]) != 2:
         return None
     target, path = split[1][0], _name_target(*split[1])
-    return [lambda draft, origin: file_changes.carry_link(draft, origin, path, target)]
+    replaces = "f" in split[0]
+    return [
+        lambda draft, origin: file_changes.carry_link(
+            draft, origin, path, target, replaces=replaces
+        )
+    ]
 
 
 def _understand_cp(rest: Sequence[str]) -> list[Carry] | None:

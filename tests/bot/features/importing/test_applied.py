@@ -653,3 +653,17 @@ def test_template_without_logic_is_filled_with_values_of_the_play_and_of_the_req
     assert (tmp_path / "app").read_text() == "port = 8080\nname = shop\n"
     assert not make_plan(runbook, name="shop").steps
     assert make_plan(runbook, name="other").steps
+
+
+@pytest.mark.parametrize(("line", "is_refused"), [("ln -s", True), ("ln -sf", False)])
+def test_link_to_something_else_is_replaced_only_with_f(
+    tmp_path: Path, line: str, *, is_refused: bool
+):
+    (tmp_path / "link").symlink_to("conf")
+    runbook = load(tmp_path, f"- command: {line} DIR/other DIR/link\n")
+    if is_refused:
+        with pytest.raises(Refused, match="is a link to something else"):
+            make_plan(runbook)
+    else:
+        apply(make_plan(runbook))
+        assert (tmp_path / "link").readlink() == tmp_path / "other"
