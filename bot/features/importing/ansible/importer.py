@@ -219,8 +219,8 @@ def _fill_play(
             _import_roles(play, find_origin("roles"), raw.get("roles"))
         for at, each in enumerate(_list(file, document, (*path, name), raw.get(name))):
             _import_task(play, document, (*path, name, at), each)
-    _import_role_handlers(play)
     handlers = _list(file, document, (*path, "handlers"), raw.get("handlers"))
+    _import_role_handlers(play, handlers)
     for at, each in list_last(handlers):
         _import_handler(play, document, (*path, "handlers", at), each)
     _question_defaults(play)
@@ -544,8 +544,12 @@ def _import_role(
     return True
 
 
-def _import_role_handlers(play: Play) -> None:
-    """Import the handlers of roles that are notified, at the end as Ansible runs them."""
+def _import_role_handlers(play: Play, own: Sequence[Any] = ()) -> None:
+    """Import the handlers of roles that are notified, at the end as Ansible runs them.
+
+    own: those of the play, which come after them.
+    """
+    found: list[tuple[Play, Document, list[Any]]] = []
     for each in play.roles:
         role = find_role(each.file)
         files = [role / "handlers" / name for name in ("main.yml", "main.yaml")] if role else []
@@ -555,11 +559,14 @@ def _import_role_handlers(play: Play) -> None:
             except SourceError:
                 continue
             inside = replace(each, file=file)
-            play.pages.within.append(_LAST)
-            for at, raw in list_last(as_list(document.data)):
-                if list_notified(inside, as_mapping(raw)):
-                    _import_handler(inside, document, (at,), as_mapping(raw))
-            play.pages.within.pop()
+            found.append((inside, document, as_list(document.data)))
+    play.pages.within.append(_LAST)
+    for number, (inside, document, handlers) in enumerate(found, start=1):
+        later = [one for *_, others in found[number:] for one in others]
+        for at, raw in list_last(handlers, [*later, *own]):
+            if list_notified(inside, as_mapping(raw)):
+                _import_handler(inside, document, (at,), as_mapping(raw))
+    play.pages.within.pop()
 
 
 def _inherit(block: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:

@@ -128,11 +128,17 @@ def list_dependencies(role: Path) -> list[Any]:
     return []
 
 
-def list_last(handlers: Sequence[Any]) -> list[tuple[int, Any]]:
-    """Return handlers with their places, of those with one name the last, which Ansible runs."""
-    names = [as_mapping(one).get("name") for one in handlers]
+def list_last(handlers: Sequence[Any], later: Sequence[Any] = ()) -> list[tuple[int, Any]]:
+    """Return handlers with their places, of those with one name the last, which Ansible runs.
+
+    later: those of other files that come after them. A name with a value is another one there.
+    """
+    names = [str(as_mapping(one).get("name") or "") for one in handlers]
+    others = {str(as_mapping(one).get("name") or "") for one in later}
     return [
         (at, one)
         for at, one in enumerate(handlers)
-        if not names[at] or names[at] not in names[at + 1 :] or "listen" in as_mapping(one)
+        if "listen" in as_mapping(one)
+        or not names[at]
+        or not (names[at] in names[at + 1 :] or ("{{" not in names[at] and names[at] in others))
     ]

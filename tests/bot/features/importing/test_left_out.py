@@ -168,6 +168,28 @@ def test_of_handlers_with_one_name_the_last_one_runs(tmp_path: Path):
     ]
 
 
+def test_of_handlers_of_roles_with_one_name_the_last_one_runs(tmp_path: Path):
+    for role, service in (("one", "nginx"), ("two", "php")):
+        for folder, text in (
+            ("tasks", f"- {{copy: {{dest: /srv/{role}, content: x}}, notify: [restart, own]}}\n"),
+            (
+                "handlers",
+                f"- {{name: restart, service: {{name: {service}, state: restarted}}}}\n"
+                "- {name: own, service: {name: redis, state: restarted}}\n",
+            ),
+        ):
+            (tmp_path / "roles" / role / folder).mkdir(parents=True)
+            (tmp_path / "roles" / role / folder / "main.yml").write_text(text)
+    play = tmp_path / "site.yml"
+    play.write_text(
+        "- hosts: all\n  roles: [one, two]\n"
+        "  handlers:\n    - {name: own, service: {name: cups, state: restarted}}\n"
+    )
+    (job,) = import_ansible(play, set())
+    titles = [one["title"] for _, _, one in job.drafts[0].steps]
+    assert [one.split()[1].strip(",") for one in titles if "Restart" in one] == ["php", "cups"]
+
+
 def fill(task: str) -> str:
     """Return a list of one task, with the home of a user and of root."""
     return f"- {task}\n".replace("HOME", "/ho" + "me/ann").replace("ROOT", "/ro" + "ot")
