@@ -153,7 +153,9 @@ def _carry_sysctl(draft: Draft, origin: Origin, given: Given) -> None:
         raise Unclear("it leaves the kernel as it is")
     changes.carry_sysctl(draft, origin, name, value)
     pattern = f"^ *{re.escape(name)} *="
-    file_lines.carry_line(draft, origin, file, f"{name}={value}", pattern=pattern)
+    line = f"{name}={value}"
+    # Debian 13 has no such file at first.
+    file_lines.carry_line(draft, origin, file, line, pattern=pattern, wanted="created")
 
 
 def _carry_module(draft: Draft, origin: Origin, given: Given) -> None:

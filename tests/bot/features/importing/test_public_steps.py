@@ -611,3 +611,17 @@ def test_password_of_a_user_is_in_no_page_and_is_asked_about(tmp_path: Path, sec
     assert "Set the shell of ann to /bin/sh" in page
     assert not {"hunter2", "vault_ann", "asked"} & set(re.findall(r"\w+", page))
     assert draft.list_questions()
+
+
+def test_number_of_the_kernel_is_kept_in_a_file_that_is_made_if_there_is_none(tmp_path: Path):
+    file = tmp_path / "tasks.yml"
+    file.write_text("- sysctl: {name: vm.swappiness, value: '10'}\n")
+    (job,) = import_ansible(file, set())
+    titles = [step["title"] for draft in job.drafts for _, _, step in draft.steps]
+    assert titles == [
+        "Set vm.swappiness to 10, until the next boot",
+        "Create the file /etc/sysctl.conf",
+        "Replace a line of /etc/sysctl.conf by: vm.swappiness=10",
+        "Add a first line to /etc/sysctl.conf: vm.swappiness=10",
+        "Add a line to /etc/sysctl.conf: vm.swappiness=10",
+    ]
