@@ -52,6 +52,7 @@ def carry_content(
         refuse_keys(path)
     write = _make_write(draft, path, content)
     refuse_link(draft, path)
+    refuse_directory(draft, path)
     shown, word = draft.text(path), draft.word(path)
     if "\x01" in content:
         name, is_there, after = _compare_text(draft, path, word, content)
@@ -107,6 +108,14 @@ def refuse_link(draft: Draft, path: str) -> None:
     """
     because = f"{draft.text(path)} is a symbolic link: name what it points to"
     when = f'{_read_attributes(draft, path)}.startsWith("symbolic link,")'
+    if {"when": when, "because": because} not in draft.refuse:
+        draft.refuse.append({"when": when, "because": because})
+
+
+def refuse_directory(draft: Draft, path: str) -> None:
+    """Have a request refused where a directory is: a file would go into it, or fail."""
+    because = f"{draft.text(path)} is a directory: name the file in it"
+    when = f'{_read_attributes(draft, path)}.startsWith("directory,")'
     if {"when": when, "because": because} not in draft.refuse:
         draft.refuse.append({"when": when, "because": because})
 

@@ -16,6 +16,7 @@ from bot.features.importing.kinds.file_changes import (
     carry_attributes,
     look_for,
     read_digest,
+    refuse_directory,
     refuse_link,
     refuse_odd_path,
 )
@@ -50,8 +51,8 @@ def carry_copy(
         raise Unclear("its source is a value of the request")
     refuse_odd_path(source)
     name, there = read_digest(draft, path), read_digest(draft, source)
-    is_there, shown, word = look_for(draft, path)
-    _refuse_directory(draft, is_there, shown)
+    _, _, word = look_for(draft, path)
+    refuse_directory(draft, path)
     because = f"{draft.text(source)} is missing, or no file"
     draft.refuse.append({"when": f'{there} == ""', "because": because})
     refuse_link(draft, path)
@@ -80,7 +81,7 @@ def carry_move(draft: Draft, origin: Origin, source: str, path: str) -> None:
             raise Unclear(f"access to a host may depend on {show_marks(one)}")
     _refuse_changed(draft, source)
     (there, shown, word), (other, new, target) = look_for(draft, source), look_for(draft, path)
-    _refuse_directory(draft, other, new)
+    refuse_directory(draft, path)
     because = f"neither {shown} nor {new} is there"
     draft.refuse.append({"when": f'{there} == "" && {other} == ""', "because": because})
     draft.claim(source, "nothing")
@@ -123,8 +124,8 @@ def carry_fetched(
         raise Unclear("its checksum is not one of SHA-256, as 64 digits")
     if not ADDRESS.fullmatch(fill_marks(address)) or address.startswith("\x01"):
         raise Unclear(f"{show_marks(address)[:80]!r} is not the address of a file")
-    is_there, shown, word = look_for(draft, path)
-    _refuse_directory(draft, is_there, shown)
+    is_there, _, word = look_for(draft, path)
+    refuse_directory(draft, path)
     arguments = [draft.word(address), word, *([digest[1]] if digest else [])]
     fetch = {"arguments": arguments, "root": True, "seconds": FETCH_SECONDS}
     make, change = ({"script": load_code(name), **fetch} for name in ("fetch-new", "fetch-other"))
@@ -139,11 +140,6 @@ def carry_fetched(
         after = f"what {draft.text(address)} gives"
         _write(draft, origin, path, (make, make), (is_there, ""), after)
     carry_attributes(draft, origin, path, attributes)
-
-
-def _refuse_directory(draft: Draft, is_there: str, shown: str) -> None:
-    because = f"{shown} is a directory: name the file in it"
-    draft.refuse.append({"when": f'{is_there}.startsWith("directory,")', "because": because})
 
 
 def _write(

@@ -501,6 +501,14 @@ def test_link_is_not_replaced_by_a_file(tmp_path: Path, task: str):
         make_plan(load(tmp_path, f"- {task}\n"))
 
 
+@pytest.mark.parametrize("more", ["content: a", "content: a, force: no"])
+def test_directory_is_not_replaced_by_a_file(tmp_path: Path, more: str):
+    (tmp_path / "new").mkdir()
+    task = f"- copy: {{dest: DIR/new, {more}}}\n"
+    with pytest.raises(Refused, match=r"/new is a directory: name the file in it"):
+        make_plan(load(tmp_path, task))
+
+
 @pytest.mark.parametrize(
     "task",
     [
