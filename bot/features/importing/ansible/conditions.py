@@ -8,12 +8,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from bot.features.importing.ansible.play import Look, Play, Task
+from bot.features.importing.ansible.play import Look, Play, Task, take_line
 from bot.features.importing.drafts import Draft, Unclear
 from bot.features.importing.kinds.file_changes import look_for
 from bot.features.importing.shell.lines import has_signs
 from bot.features.importing.shell.reads import is_reading
-from bot.features.importing.sources import as_list, is_false, is_true
+from bot.features.importing.sources import is_false, is_true
 
 _EXISTS = re.compile(
     r"\s*(not\s+)?(\w+)\.stat\.exists(?:\s*\|\s*bool)?"
@@ -61,7 +61,7 @@ def note_output(play: Play, tasks: Sequence[Task]) -> None:
         return
     raw = tasks[0].raw
     given = dict(tasks[0].given)
-    code = str(given.pop("_", given.pop("cmd", "")) or shlex.join(as_list(given.pop("argv", []))))
+    code = take_line(given)
     given.pop("warn", None)
     # Also without a shell, Ansible fills in variables and the folders of users.
     has_odd = has_signs(code) if tasks[0].module != "command" else _FILLED.search(code)

@@ -1,5 +1,6 @@
 """What holds for the tasks of a play, and a task of one, whose arguments are filled."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,6 +159,12 @@ def drop_of_dynamic(raw: dict[str, Any]) -> dict[str, Any]:
         "include" in kinds and ("loop" in raw or is_false(raw.get("static")))
     )
     return {key: raw[key] for key in raw if key not in WHO} if is_dynamic else raw
+
+
+def take_line(given: dict[str, Any]) -> str:
+    """Return the command line of a task of `LINES`, and take it out of its arguments."""
+    line = given.pop("_", given.pop("cmd", ""))
+    return str(line or shlex.join(as_list(given.pop("argv", []))))
 
 
 def as_parts(value: object) -> list[Any]:

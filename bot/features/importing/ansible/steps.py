@@ -34,6 +34,7 @@ from bot.features.importing.ansible.play import (
     ask,
     make_scope,
     note_use,
+    take_line,
 )
 from bot.features.importing.ansible.tasks import find_no_change
 from bot.features.importing.ansible.variables import list_conditions
@@ -382,7 +383,7 @@ def _fill_name(play: Play, raw: Mapping[str, Any], name: str) -> str:
 
 def _carry_code(play: Play, origin: Origin, task: Task, changed: Sequence[str]) -> None:
     given = dict(task.given)
-    code = str(given.pop("_", given.pop("cmd", "")) or shlex.join(as_list(given.pop("argv", []))))
+    code = take_line(given)
     root = is_true(task.raw.get("become", play.root))
     if "register" in task.raw and only_reads(code):
         note_output(play, [task])
