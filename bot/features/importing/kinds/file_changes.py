@@ -106,16 +106,18 @@ def refuse_link(draft: Draft, path: str) -> None:
 
     Ansible puts a file in its place, and sets attributes of what it points to, which are not read.
     """
-    because = f"{draft.text(path)} is a symbolic link: name what it points to"
-    when = f'{_read_attributes(draft, path)}.startsWith("symbolic link,")'
-    if {"when": when, "because": because} not in draft.refuse:
-        draft.refuse.append({"when": when, "because": because})
+    _refuse_kind(draft, path, "symbolic link", "name what it points to")
 
 
 def refuse_directory(draft: Draft, path: str) -> None:
     """Have a request refused where a directory is: a file would go into it, or fail."""
-    because = f"{draft.text(path)} is a directory: name the file in it"
-    when = f'{_read_attributes(draft, path)}.startsWith("directory,")'
+    _refuse_kind(draft, path, "directory", "name the file in it")
+
+
+def _refuse_kind(draft: Draft, path: str, kind: str, advice: str) -> None:
+    """Have a request refused where something of this kind is, as stat calls it."""
+    because = f"{draft.text(path)} is a {kind}: {advice}"
+    when = f'{_read_attributes(draft, path)}.startsWith("{kind},")'
     if {"when": when, "because": because} not in draft.refuse:
         draft.refuse.append({"when": when, "because": because})
 
