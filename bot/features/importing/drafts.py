@@ -276,7 +276,7 @@ class Draft:
         return [one for one in dict.fromkeys(found) if "TODO" not in one]
 
     def list_writes(self, *paths: str) -> list[int]:
-        """Return the numbers of the steps so far that change files below these paths.
+        """Return the numbers of the steps so far that change files below these paths, or name one.
 
         paths: the beginnings of paths.
         """
@@ -284,10 +284,13 @@ class Draft:
 
     def join_steps(self, steps: Sequence[int]) -> str:
         """Return the condition that one of these steps is needed, or what asks for it."""
-        conditions = [self.steps[at][2]["when"] for at in sorted({*steps})]
-        if any("TODO" in one for one in conditions):
+        if self.asks_when(steps):
             return "TODO: what that was read shows that one of the steps before it is needed?"
-        return self.join_any(conditions)
+        return self.join_any([self.steps[at][2]["when"] for at in sorted({*steps})])
+
+    def asks_when(self, steps: Sequence[int]) -> bool:
+        """Return whether the draft asks when one of these steps is needed."""
+        return any("TODO" in self.steps[at][2]["when"] for at in steps)
 
     def list_claims(self, *parts: str) -> list[int]:
         """Return the numbers of the steps that set a thing whose words begin with one of these."""
@@ -342,7 +345,10 @@ class Draft:
 
 def _names(command: Mapping[str, Any], paths: tuple[str, ...]) -> bool:
     words = [*command.get("run", ())[1:], *command.get("arguments", ())]
-    return any(str(word).startswith(paths) for word in words)
+    script = str(command.get("script", ""))
+    return any(str(word).startswith(paths) for word in words) or any(
+        path in script for path in paths
+    )
 
 
 def _iterate_lines(draft: Draft) -> Iterator[str]:

@@ -192,8 +192,12 @@ def carry_daemon_reload(
     changed: when that is, if it is known. is_asked: whether the draft asks when it is.
     """
     wheres = ("/etc/systemd/", "/lib/systemd/", "/usr/lib/systemd/")
-    conditions = [*changed] or draft.list_conditions(draft.list_writes(*wheres))
-    if name and not changed:
+    writes = [] if changed else draft.list_writes(*wheres)
+    conditions = [*changed] or draft.list_conditions(writes)
+    if draft.asks_when(writes):
+        # What is known of the others is not enough.
+        conditions, is_asked = [], True
+    elif name and not changed:
         conditions.append(_read_unit(draft, name).needs_reload)
     if not conditions and is_asked:
         conditions = [""]

@@ -270,3 +270,26 @@ def test_handlers_that_ran_in_between_are_said_to_be_at_the_end(tmp_path: Path):
     assert job.outcomes[-1].note == (
         "handlers are at the end of their page, also those that ran here"
     )
+
+
+@pytest.mark.parametrize("before", ["copy: {dest: FILE, content: x}\n    - ", ""])
+@pytest.mark.parametrize(
+    ("file", "line", "title"),
+    [
+        ("/etc/systemd/system/a.service", "systemctl daemon-reload", "its unit files again"),
+        ("/etc/sysctl.d/a.conf", "sysctl --system", "Have sysctl read"),
+    ],
+)
+def test_what_reads_files_again_that_a_blind_line_names_asks_when(
+    tmp_path: Path, before: str, file: str, line: str, title: str
+):
+    play = tmp_path / "site.yml"
+    play.write_text(
+        f"- hosts: all\n  become: true\n  tasks:\n    - {before.replace('FILE', file)}"
+        f"shell: make-config > {file}\n    - command: {line}\n"
+    )
+    (job,) = import_ansible(play, set())
+    assert [one.kind for one in job.outcomes[-2:]] == [Kind.BLIND, Kind.TYPED]
+    steps = show(job).partition("steps:")[2]
+    after = steps[steps.index(title) :]
+    assert after.partition("when:")[2].lstrip(" '").startswith("TODO:")
